@@ -1,0 +1,120 @@
+//! From what is to what should be, in an order that is safe at every point.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::{HostInterface, NodePlan, Observed, ObservedInterface, PodInterface, Step};
+
+/// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
+/// endpoints, and only then raise interfaces), then break (endpoints, interfaces, peers). An
+/// interface that must be replaced is taken away before it is made anew.
+pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
+    let make = peers_added(desired, observed)
+        .chain(interfaces_made(desired, observed))
+        .chain(endpoints_put(desired, observed))
+        .chain(interfaces_raised(desired, observed));
+    let unmake = endpoints_removed(desired, observed)
+        .chain(interfaces_removed(desired, observed))
+        .chain(peers_removed(desired, observed));
+    make.chain(unmake).collect()
+}
+
+fn peers_added<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    missing(&desired.peers, &observed.peers).map(Step::AddPeer)
+}
+
+fn peers_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    missing(&observed.peers, &desired.peers).map(Step::RemovePeer)
+}
+
+fn missing<'a>(
+    wanted: &'a BTreeSet<IpAddr>,
+    present: &'a BTreeSet<IpAddr>,
+) -> impl Iterator<Item = IpAddr> + 'a {
+    wanted.difference(present).copied()
+}
+
+fn interfaces_made<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    desired.interfaces.iter().flat_map(|(name, interface)| {
+        interface_steps(name, interface, observed.interfaces.get(name))
+    })
+}
+
+fn interface_steps(
+    name: &HostInterface,
+    wanted: &PodInterface,
+    seen: Option<&ObservedInterface>,
+) -> Vec<Step> {
+    let create = Step::CreateInterface(name.clone(), wanted.clone());
+    let guard = Step::GuardInterface(name.clone(), wanted.guard.clone());
+    match seen {
+        None => vec![create, guard],
+        Some(remains) if !remains.exists => {
+            vec![Step::RemoveInterface(name.clone()), create, guard]
+        }
+        Some(link) if link.guard.as_ref() == Some(&wanted.guard) => vec![],
+        Some(ObservedInterface { guard: Some(_), .. }) => {
+            vec![Step::RemoveInterface(name.clone()), create, guard]
+        }
+        Some(ObservedInterface { guard: None, .. }) => vec![guard],
+    }
+}
+
+fn interfaces_raised<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    desired
+        .interfaces
+        .iter()
+        .filter(|(name, wanted)| {
+            let seen = observed.interfaces.get(*name);
+            !seen.is_some_and(|seen| seen.up && seen.guard.as_ref() == Some(&wanted.guard))
+        })
+        .map(|(name, _)| Step::RaiseInterface(name.clone()))
+}
+
+fn interfaces_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    observed
+        .interfaces
+        .keys()
+        .filter(|name| !desired.interfaces.contains_key(*name))
+        .map(|name| Step::RemoveInterface(name.clone()))
+}
+
+fn endpoints_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    desired
+        .endpoints
+        .iter()
+        .filter(|(addr, wanted)| {
+            let seen = observed.endpoints.get(addr).and_then(Option::as_ref);
+            seen != Some(wanted)
+        })
+        .map(|(addr, endpoint)| Step::PutEndpoint(*addr, endpoint.clone()))
+}
+
+fn endpoints_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    observed
+        .endpoints
+        .keys()
+        .filter(|addr| !desired.endpoints.contains_key(addr))
+        .map(|addr| Step::RemoveEndpoint(*addr))
+}

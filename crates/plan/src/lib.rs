@@ -1,0 +1,15 @@
+//! What one node must look like, as a value.
+//!
+//! [`NodePlan`] is desired, [`Observed`] is what the kernel has, and [`diff`] gives the ordered
+//! [`Step`]s from one to the other. The rule of this crate: it decides and never touches. Steps
+//! make before they break, and no pod's interface is raised before it is guarded.
+
+mod diff;
+mod interface;
+mod node;
+mod step;
+
+pub use diff::diff;
+pub use interface::{HostInterface, HostInterfaceError};
+pub use node::{Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface};
+pub use step::Step;

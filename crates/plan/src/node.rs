@@ -1,0 +1,111 @@
+//! A node's desired state and what is seen of the real one, in the same words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use atoll_types::{MacAddr, NetAddr, NetworkId};
+use serde::{Deserialize, Serialize};
+
+use crate::HostInterface;
+
+/// Everything the kernel of one node must hold, and nothing of networks that are not on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePlan {
+    /// Underlay addresses of the other nodes: the only senders of tunnel packets we believe.
+    pub peers: BTreeSet<IpAddr>,
+    /// Interfaces of the pods on this node, by the name of their host side.
+    pub interfaces: BTreeMap<HostInterface, PodInterface>,
+    /// Every endpoint of every network that is present on this node.
+    #[serde(with = "pairs")]
+    pub endpoints: BTreeMap<NetAddr, Endpoint>,
+}
+
+/// A map whose keys are no strings, as a list of pairs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer, K: Serialize, V: Serialize>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        D: Deserializer<'de>,
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+/// One interface of one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodInterface {
+    /// The pod's network namespace, as a path that can be opened.
+    pub sandbox: PathBuf,
+    /// The interface's name inside the pod, such as `eth0`.
+    pub name: String,
+    /// What the host side is labelled with for people: `namespace/pod eth0`.
+    pub description: String,
+    /// The largest packet the pod may send.
+    pub mtu: u32,
+    /// Who may speak through it.
+    pub guard: Guard,
+}
+
+/// What the datapath checks on every frame that leaves a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// The one network this interface is in.
+    pub network: NetworkId,
+    /// The only source MAC let through.
+    pub mac: MacAddr,
+    /// The only source addresses let through.
+    pub ips: BTreeSet<IpAddr>,
+}
+
+/// Where packets for a [`NetAddr`] go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The pod's MAC, put into the frame on delivery.
+    pub mac: MacAddr,
+    /// The node, or the interface on this one.
+    pub place: Place,
+}
+
+/// On which side of the tunnel an endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// Behind an interface of this node.
+    Here(HostInterface),
+    /// On the node with this underlay address.
+    There(IpAddr),
+}
+
+/// What the kernel has at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Nodes whose tunnel packets are let in.
+    pub peers: BTreeSet<IpAddr>,
+    /// Our host-side interfaces and what is known of each.
+    pub interfaces: BTreeMap<HostInterface, ObservedInterface>,
+    /// Programmed endpoints. An endpoint whose interface is gone is seen with `None`.
+    pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
+}
+
+/// What is seen of one of our interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedInterface {
+    /// Whether the link is there. Without it, only remains are: a pin or a map entry.
+    pub exists: bool,
+    /// Whether the host side is up.
+    pub up: bool,
+    /// The checks in force: a program of ours is attached and holds these values.
+    pub guard: Option<Guard>,
+}

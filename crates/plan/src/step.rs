@@ -1,0 +1,48 @@
+//! One change to the kernel.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use atoll_types::NetAddr;
+
+use crate::{Endpoint, Guard, HostInterface, PodInterface};
+
+/// One change to the kernel. Each is repeatable: done twice, it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Believe tunnel packets of this node.
+    AddPeer(IpAddr),
+    /// Make the pair of links with the pod's side addressed and routed, the host side down.
+    CreateInterface(HostInterface, PodInterface),
+    /// Attach the program and give it the values to check.
+    GuardInterface(HostInterface, Guard),
+    /// Program where packets for this address go.
+    PutEndpoint(NetAddr, Endpoint),
+    /// Let the pod speak: set the host side up.
+    RaiseInterface(HostInterface),
+    /// Forget the address.
+    RemoveEndpoint(NetAddr),
+    /// Remove the link, its program and its checks.
+    RemoveInterface(HostInterface),
+    /// Believe this node no longer.
+    RemovePeer(IpAddr),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::AddPeer(ip) => write!(f, "add peer {ip}"),
+            Step::CreateInterface(name, interface) => {
+                write!(f, "create interface {name} for {}", interface.description)
+            }
+            Step::GuardInterface(name, guard) => {
+                write!(f, "guard interface {name} of network {}", guard.network)
+            }
+            Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
+            Step::RaiseInterface(name) => write!(f, "raise interface {name}"),
+            Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
+            Step::RemoveInterface(name) => write!(f, "remove interface {name}"),
+            Step::RemovePeer(ip) => write!(f, "remove peer {ip}"),
+        }
+    }
+}

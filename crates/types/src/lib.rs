@@ -1,0 +1,17 @@
+//! Values that are parsed once and then trusted.
+//!
+//! The rule of this crate: a value that exists is valid. Every constructor checks, every field is
+//! private, and nothing here does I/O. The key of anything that can hold two tenants is
+//! [`NetAddr`], never a bare IP address.
+
+mod cidr;
+mod mac;
+mod name;
+mod netaddr;
+mod network_id;
+
+pub use cidr::{Cidr, CidrError};
+pub use mac::{MacAddr, MacError};
+pub use name::{Label, NameError, NetworkName, PodRef};
+pub use netaddr::NetAddr;
+pub use network_id::{NetworkId, NetworkIdError};
