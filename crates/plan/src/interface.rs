@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn links_of_others_are_not_ours() {
-        for name in ["eth0", "atl", "atl0", "atlXYZ000000000", "vethc0ffee00000", "atl0123456789AB"] {
+        for name in ["eth0", "atl", "atl0", "atlXYZ000000000", "vethc0ffee00000", "atl0123456789AB"]
+        {
             assert!(name.parse::<HostInterface>().is_err(), "{name}");
         }
     }

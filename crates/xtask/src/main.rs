@@ -1,2 +1,34 @@
-//! (being written)
-fn main() {}
+//! Chores of the house: writing generated files, and checking that they are fresh.
+
+mod crds;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Chores of the house.
+#[derive(Parser)]
+#[command(name = "xtask")]
+struct Xtask {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Write the custom resource definitions to `deploy/crds/`.
+    Crds {
+        /// Write nothing; fail where a file is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match Xtask::parse().chore {
+        Chore::Crds { check: false } => crds::write(&root),
+        Chore::Crds { check: true } => crds::check(&root),
+    }
+}

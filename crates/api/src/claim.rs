@@ -1,0 +1,43 @@
+//! `Claim`: the one holder of a thing that must not be given out twice.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A claim's *name* is the thing claimed: a network id or an address of a network. The API lets a
+/// name exist once, so that even two controllers can never hand one thing out twice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "atoll.dev",
+    version = "v1alpha1",
+    kind = "Claim",
+    category = "atoll",
+    derive = "PartialEq",
+    printcolumn(name = "Holder", type_ = "string", json_path = ".spec.holder.kind"),
+    printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.holder.namespace"),
+    printcolumn(name = "Name", type_ = "string", json_path = ".spec.holder.name"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimSpec {
+    /// Who holds it.
+    pub holder: ClaimHolder,
+}
+
+/// Who holds a claim.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimHolder {
+    /// What the holder is: `VPC` or `Port`.
+    pub kind: String,
+    /// Its namespace, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// The UID of the pod behind a port: a pod of the same name made later is another holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}

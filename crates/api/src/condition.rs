@@ -1,0 +1,89 @@
+//! Conditions of our objects: their types and reasons as closed sets, built at one place.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// What a condition speaks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The object does what it was made for.
+    Ready,
+}
+
+/// Why a condition is as it is: one CamelCase word for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// All is as asked.
+    AsDeclared,
+    /// Work goes on.
+    InProgress,
+    /// No provider serves this network type.
+    NoProvider,
+    /// The tenant that the object names does not exist.
+    TenantNotFound,
+    /// The network that the object names does not exist.
+    NetworkNotFound,
+    /// The network is there but not Active.
+    NetworkNotReady,
+    /// A range shares addresses with another of the same VPC.
+    CidrOverlap,
+    /// A range lies outside those of its network.
+    CidrOutside,
+    /// A range cannot be parsed.
+    CidrMalformed,
+    /// A range of a family that is not served.
+    FamilyNotServed,
+    /// No network id is free.
+    NoFreeNetworkId,
+    /// The template for default networks cannot be used.
+    TemplateInvalid,
+    /// The subnet has no free address.
+    SubnetExhausted,
+    /// The address asked for belongs to somebody.
+    AddressInUse,
+    /// The address asked for is in no subnet of the network.
+    AddressOutside,
+    /// The address asked for is kept back: network, gateway or broadcast address.
+    AddressReserved,
+    /// The pod's annotation cannot be parsed.
+    RequestMalformed,
+    /// Deletion waits for what is still inside.
+    InUse,
+}
+
+impl fmt::Display for ConditionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A condition as Kubernetes writes it. `previous` keeps its transition time where the status did
+/// not change.
+pub fn condition(
+    kind: ConditionType,
+    holds: bool,
+    reason: Reason,
+    message: impl Into<String>,
+    generation: Option<i64>,
+    now: Time,
+    previous: &[Condition],
+) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let unchanged =
+        previous.iter().find(|old| old.type_ == kind.to_string() && old.status == status);
+    Condition {
+        type_: kind.to_string(),
+        status: status.to_owned(),
+        reason: reason.to_string(),
+        message: message.into(),
+        observed_generation: generation,
+        last_transition_time: unchanged.map_or(now, |old| old.last_transition_time.clone()),
+    }
+}

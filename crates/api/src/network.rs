@@ -1,0 +1,93 @@
+//! `Network`: the unit of isolation.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A network of a tenant. Pods of one network reach each other and nothing else; networks may use
+/// the same addresses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "atoll.dev",
+    version = "v1alpha1",
+    kind = "Network",
+    status = "NetworkStatus",
+    shortname = "anet",
+    category = "atoll",
+    derive = "PartialEq",
+    printcolumn(name = "Tenant", type_ = "string", json_path = ".spec.tenant"),
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "CIDRs", type_ = "string", json_path = ".spec.cidrs"),
+    printcolumn(name = "VPC", type_ = "string", json_path = ".spec.vpcID", priority = 1),
+    printcolumn(name = "ID", type_ = "integer", json_path = ".status.id"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    selectable = ".spec.tenant",
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')")
+        .message("a network's name is <tenant>.<network>, each a DNS label"),
+    validation = Rule::new("self.metadata.name.startsWith(self.spec.tenant + '.')")
+        .message("a network's name begins with its tenant: <tenant>.<network>")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.type != 'vpc' || size(self.cidrs) > 0")
+    .message("a network of type vpc needs at least one range in cidrs"))]
+#[x_kube(validation = Rule::new("has(self.vpcID) == has(oldSelf.vpcID)")
+    .message("vpcID cannot be set or removed once the network exists"))]
+pub struct NetworkSpec {
+    /// The tenant that owns the network.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot move to another tenant"))]
+    pub tenant: String,
+    /// The network's type: `vpc`. Other types wait for a provider that serves them.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot change its type"))]
+    pub type_: String,
+    /// The VPC, by the name its tenant gives it. Networks of one tenant with the same `vpcID`
+    /// share one routing domain and must not overlap. Without it, the network has a VPC of its own.
+    #[serde(rename = "vpcID", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot move to another VPC"))]
+    pub vpc_id: Option<String>,
+    /// The address ranges, such as `10.0.0.0/16`. More can be added later.
+    #[serde(default)]
+    #[schemars(length(max = 32), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
+        .message("each range must be a CIDR like 10.0.0.0/16, with no bit set beyond its prefix"))]
+    #[x_kube(validation = Rule::new("oldSelf.all(range, range in self)")
+        .message("a range cannot be taken away from a network"))]
+    pub cidrs: Vec<String>,
+}
+
+/// What is known of a network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkStatus {
+    /// Where the network is in its life.
+    #[serde(default)]
+    pub phase: NetworkPhase,
+    /// The number of the network's VPC: its VXLAN id on the wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+    /// What holds and what does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Where a network is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NetworkPhase {
+    /// Accepted, nothing done yet.
+    #[default]
+    Initializing,
+    /// Waiting for its provider, its tenant, or what stands in its way.
+    Pending,
+    /// Pods can be attached.
+    Active,
+    /// Cannot be used as declared.
+    Failed,
+    /// Being deleted.
+    Terminating,
+}

@@ -1,0 +1,102 @@
+//! `Tenant`: who owns networks and namespaces.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A tenant owns namespaces (by the label `atoll.dev/tenant`) and networks (by their name
+/// `<tenant>.<network>`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "atoll.dev",
+    version = "v1alpha1",
+    kind = "Tenant",
+    status = "TenantStatus",
+    shortname = "tn",
+    category = "atoll",
+    derive = "PartialEq",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Networks", type_ = "integer", json_path = ".status.networks"),
+    printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation.grade"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63")
+        .message("a tenant's name is at most 63 lower-case letters, digits and inner dashes, without dots")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantSpec {
+    /// The network `default` that the tenant gets when it is created, instead of the one from the
+    /// controller's template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_network: Option<DefaultNetwork>,
+}
+
+/// What a tenant's default network looks like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DefaultNetwork {
+    /// The network's type, such as `vpc`.
+    #[serde(rename = "type")]
+    #[x_kube(validation = Rule::new("size(self) > 0").message("a network needs a type, such as vpc"))]
+    pub type_: String,
+    /// The network's address ranges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
+        .message("each range must be a CIDR like 10.0.0.0/16, with no bit set beyond its prefix"))]
+    pub cidrs: Vec<String>,
+}
+
+/// What is known of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantStatus {
+    /// Where the tenant is in its life.
+    #[serde(default)]
+    pub phase: TenantPhase,
+    /// Whether the default network has been made. It is made once; a tenant who deletes it does
+    /// not get it again.
+    #[serde(default)]
+    pub default_network_created: bool,
+    /// How many networks the tenant has.
+    #[serde(default)]
+    pub networks: i32,
+    /// How far the tenant is isolated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<TenantIsolation>,
+    /// What holds and what does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How far a tenant is isolated, and why not further.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantIsolation {
+    /// The grade.
+    pub grade: IsolationGrade,
+    /// What keeps it from the next grade, or what earns it this one.
+    pub reason: String,
+}
+
+/// How far a tenant is isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum IsolationGrade {
+    /// Networks are isolated, and so are the names.
+    Hard,
+    /// Something is shared with others.
+    Soft,
+}
+
+/// Where a tenant is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TenantPhase {
+    /// Just seen.
+    #[default]
+    Initializing,
+    /// Its default network is on the way.
+    Pending,
+    /// Ready for namespaces, networks and pods.
+    Active,
+    /// Being deleted.
+    Terminating,
+}
