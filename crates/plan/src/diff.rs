@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::{HostInterface, NodePlan, Observed, ObservedInterface, PodInterface, Step};
+use crate::{
+    Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Step,
+};
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
 /// endpoints, and only then raise interfaces), then break (endpoints, interfaces, peers). An
@@ -56,16 +58,32 @@ fn interface_steps(
 ) -> Vec<Step> {
     let create = Step::CreateInterface(name.clone(), wanted.clone());
     let guard = Step::GuardInterface(name.clone(), wanted.guard.clone());
+    match need(wanted, seen) {
+        Need::Nothing => vec![],
+        Need::Guard => vec![guard],
+        Need::Create => vec![create, guard],
+        Need::Replace => vec![Step::RemoveInterface(name.clone()), create, guard],
+    }
+}
+
+/// What an interface needs to become as wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Guard,
+    Create,
+    Replace,
+}
+
+fn need(wanted: &PodInterface, seen: Option<&ObservedInterface>) -> Need {
     match seen {
-        None => vec![create, guard],
-        Some(remains) if !remains.exists => {
-            vec![Step::RemoveInterface(name.clone()), create, guard]
+        None => Need::Create,
+        Some(ObservedInterface { exists: false, .. }) => Need::Replace,
+        Some(ObservedInterface { guard: None, .. }) => Need::Guard,
+        Some(ObservedInterface { guard: Some(guard), .. }) if *guard == wanted.guard => {
+            Need::Nothing
         }
-        Some(link) if link.guard.as_ref() == Some(&wanted.guard) => vec![],
-        Some(ObservedInterface { guard: Some(_), .. }) => {
-            vec![Step::RemoveInterface(name.clone()), create, guard]
-        }
-        Some(ObservedInterface { guard: None, .. }) => vec![guard],
+        Some(ObservedInterface { guard: Some(_), .. }) => Need::Replace,
     }
 }
 
@@ -103,9 +121,16 @@ fn endpoints_put<'a>(
         .iter()
         .filter(|(addr, wanted)| {
             let seen = observed.endpoints.get(addr).and_then(Option::as_ref);
-            seen != Some(wanted)
+            seen != Some(wanted) || is_behind_a_new_link(wanted, desired, observed)
         })
         .map(|(addr, endpoint)| Step::PutEndpoint(*addr, endpoint.clone()))
+}
+
+/// A link that is made anew has another number than the one the endpoint was programmed with.
+fn is_behind_a_new_link(endpoint: &Endpoint, desired: &NodePlan, observed: &Observed) -> bool {
+    let Place::Here(name) = &endpoint.place else { return false };
+    let Some(wanted) = desired.interfaces.get(name) else { return false };
+    matches!(need(wanted, observed.interfaces.get(name)), Need::Create | Need::Replace)
 }
 
 fn endpoints_removed<'a>(

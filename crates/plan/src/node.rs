@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
-use crate::HostInterface;
+use crate::{HostInterface, Step};
 
 /// Everything the kernel of one node must hold, and nothing of networks that are not on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,4 +108,29 @@ pub struct ObservedInterface {
     pub up: bool,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
+}
+
+impl Observed {
+    /// What will be seen once `step` is done.
+    pub fn note(&mut self, step: &Step) {
+        match step {
+            Step::AddPeer(ip) => drop(self.peers.insert(*ip)),
+            Step::RemovePeer(ip) => drop(self.peers.remove(ip)),
+            Step::CreateInterface(name, _) => {
+                let made = ObservedInterface { exists: true, ..ObservedInterface::default() };
+                self.interfaces.insert(name.clone(), made);
+            }
+            Step::GuardInterface(name, guard) => {
+                self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
+            }
+            Step::RaiseInterface(name) => {
+                self.interfaces.entry(name.clone()).or_default().up = true
+            }
+            Step::RemoveInterface(name) => drop(self.interfaces.remove(name)),
+            Step::PutEndpoint(addr, endpoint) => {
+                self.endpoints.insert(*addr, Some(endpoint.clone()));
+            }
+            Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(addr)),
+        }
+    }
 }

@@ -1,0 +1,241 @@
+//! `diff` against a kernel made of maps: whatever was there before, executing the steps in order
+//! leaves exactly the plan, and no moment on the way lets an unguarded pod speak.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use atoll_plan::{
+    Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
+    Step, diff,
+};
+use atoll_types::{MacAddr, NetAddr, NetworkId};
+use proptest::prelude::*;
+
+/// A kernel whose links have numbers, as real ones do: an endpoint points at a number.
+#[derive(Clone, Debug, Default)]
+struct Kernel {
+    peers: BTreeSet<IpAddr>,
+    links: BTreeMap<HostInterface, Link>,
+    remains: BTreeSet<HostInterface>,
+    endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
+    last_number: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Link {
+    number: u32,
+    up: bool,
+    guard: Option<Guard>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Target {
+    Link(u32),
+    Node(IpAddr),
+}
+
+impl Kernel {
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::AddPeer(ip) => drop(self.peers.insert(ip)),
+            Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
+            Step::CreateInterface(name, _) => self.create(name),
+            Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
+            Step::RaiseInterface(name) => self.raise(&name),
+            Step::RemoveInterface(name) => {
+                self.links.remove(&name);
+                self.remains.remove(&name);
+            }
+            Step::PutEndpoint(addr, endpoint) => self.put(addr, &endpoint),
+            Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(&addr)),
+        }
+    }
+
+    fn create(&mut self, name: HostInterface) {
+        assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
+        self.last_number += 1;
+        let made = Link { number: self.last_number, ..Link::default() };
+        assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
+    }
+
+    fn link(&mut self, name: &HostInterface) -> &mut Link {
+        self.links.get_mut(name).expect("the step before made the link")
+    }
+
+    fn raise(&mut self, name: &HostInterface) {
+        let link = self.link(name);
+        assert!(link.guard.is_some(), "{name} is raised before it is guarded");
+        link.up = true;
+    }
+
+    fn put(&mut self, addr: NetAddr, endpoint: &Endpoint) {
+        let target = match &endpoint.place {
+            Place::Here(name) => Target::Link(self.link(name).number),
+            Place::There(node) => Target::Node(*node),
+        };
+        self.endpoints.insert(addr, (endpoint.mac, target));
+    }
+
+    fn name_of(&self, number: u32) -> Option<HostInterface> {
+        let has_number = |(_, link): &(&HostInterface, &Link)| link.number == number;
+        self.links.iter().find(has_number).map(|(name, _)| name.clone())
+    }
+
+    fn observe(&self) -> Observed {
+        let link = |(name, link): (&HostInterface, &Link)| {
+            let seen = ObservedInterface { exists: true, up: link.up, guard: link.guard.clone() };
+            (name.clone(), seen)
+        };
+        let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
+        let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
+            let place = match target {
+                Target::Node(node) => Some(Place::There(*node)),
+                Target::Link(number) => self.name_of(*number).map(Place::Here),
+            };
+            (*addr, place.map(|place| Endpoint { mac: *mac, place }))
+        };
+        Observed {
+            peers: self.peers.clone(),
+            interfaces: self
+                .links
+                .iter()
+                .map(link)
+                .chain(self.remains.iter().map(remains))
+                .collect(),
+            endpoints: self.endpoints.iter().map(endpoint).collect(),
+        }
+    }
+
+    /// Executes the steps, and checks that whoever only noted them saw the same.
+    fn reach(&mut self, plan: &NodePlan) {
+        let mut noted = self.observe();
+        for step in diff(plan, &noted) {
+            noted.note(&step);
+            self.apply(step);
+        }
+        assert_eq!(noted, self.observe());
+    }
+
+    fn matches(&self, plan: &NodePlan) -> bool {
+        let observed = self.observe();
+        let interfaces_match = plan.interfaces.iter().all(|(name, wanted)| {
+            let seen = observed.interfaces.get(name);
+            seen.is_some_and(|seen| {
+                seen.exists && seen.up && seen.guard.as_ref() == Some(&wanted.guard)
+            })
+        });
+        let wanted: BTreeMap<_, _> =
+            plan.endpoints.iter().map(|(addr, endpoint)| (*addr, Some(endpoint.clone()))).collect();
+        observed.peers == plan.peers
+            && interfaces_match
+            && observed.interfaces.len() == plan.interfaces.len()
+            && observed.endpoints == wanted
+    }
+}
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, last])
+}
+
+fn network(number: u32) -> NetworkId {
+    NetworkId::try_from(number).unwrap()
+}
+
+/// A plan in which pod `(network, last)` is here when `here`, and on a peer otherwise.
+fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
+    let mut plan = NodePlan::default();
+    for ((number, last), here) in pods {
+        let addr = NetAddr::new(network(*number), ip(*last));
+        let mac = MacAddr::for_ip(addr.ip);
+        let place = if *here {
+            let name = HostInterface::for_attachment(&addr.to_string(), "eth0");
+            let guard = Guard { network: addr.network, mac, ips: [addr.ip].into() };
+            plan.interfaces.insert(name.clone(), pod_interface(guard));
+            Place::Here(name)
+        } else {
+            plan.peers.insert(ip(200));
+            Place::There(ip(200))
+        };
+        plan.endpoints.insert(addr, Endpoint { mac, place });
+    }
+    plan
+}
+
+fn pod_interface(guard: Guard) -> PodInterface {
+    PodInterface {
+        sandbox: "/run/netns/pod".into(),
+        name: "eth0".into(),
+        description: "acme/web eth0".into(),
+        mtu: 1450,
+        guard,
+    }
+}
+
+fn any_pods() -> impl Strategy<Value = BTreeMap<(u32, u8), bool>> {
+    proptest::collection::btree_map((1..4_u32, 1..5_u8), any::<bool>(), 0..8)
+}
+
+proptest! {
+    #[test]
+    fn from_any_plan_to_any_other(before in any_pods(), after in any_pods()) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&before));
+        kernel.reach(&plan(&after));
+        prop_assert!(kernel.matches(&plan(&after)));
+        prop_assert_eq!(diff(&plan(&after), &kernel.observe()), vec![]);
+    }
+
+    #[test]
+    fn a_link_deleted_by_hand_is_made_again_and_its_endpoint_follows(pods in any_pods()) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&pods));
+        kernel.remains = std::mem::take(&mut kernel.links).into_keys().collect();
+        kernel.reach(&plan(&pods));
+        prop_assert!(kernel.matches(&plan(&pods)));
+    }
+
+    #[test]
+    fn a_guard_lost_or_altered_is_restored(pods in any_pods(), lost in any::<bool>()) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&pods));
+        let foreign = Guard { network: network(99), mac: MacAddr::GATEWAY, ips: BTreeSet::new() };
+        for link in kernel.links.values_mut() {
+            link.guard = (!lost).then(|| foreign.clone());
+        }
+        kernel.reach(&plan(&pods));
+        prop_assert!(kernel.matches(&plan(&pods)));
+    }
+
+    #[test]
+    fn cut_short_at_any_step_the_next_pass_finishes(pods in any_pods(), after in any_pods(), cut in 0..20_usize) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&pods));
+        for step in diff(&plan(&after), &kernel.observe()).into_iter().take(cut) {
+            kernel.apply(step);
+        }
+        kernel.reach(&plan(&after));
+        prop_assert!(kernel.matches(&plan(&after)));
+    }
+}
+
+#[test]
+fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes() {
+    let pods = plan(&[((1, 5), true)].into());
+    let up: Vec<String> = diff(&pods, &Observed::default()).iter().map(Step::to_string).collect();
+    let name = pods.interfaces.keys().next().unwrap();
+    assert_eq!(
+        up,
+        [
+            format!("create interface {name} for acme/web eth0"),
+            format!("guard interface {name} of network 1"),
+            "put endpoint 1/10.0.0.5".into(),
+            format!("raise interface {name}"),
+        ]
+    );
+    let mut kernel = Kernel::default();
+    kernel.reach(&pods);
+    let down = diff(&NodePlan::default(), &kernel.observe());
+    assert!(matches!(down[..], [Step::RemoveEndpoint(_), Step::RemoveInterface(_)]));
+}
