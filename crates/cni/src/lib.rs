@@ -1,1 +1,24 @@
-//! (being written)
+//! The CNI plugin: the small program that a container runtime starts for each pod interface.
+//!
+//! The rule of this crate: it thinks nothing. It checks what the runtime said
+//! ([`Invocation::parse`]), hands it to the node's agent over a unix socket ([`wire`]), and
+//! prints the answer in the shape of the version it was asked in.
+
+mod attachment;
+mod error;
+mod invocation;
+mod plugin;
+mod result;
+
+pub mod wire;
+
+pub use attachment::{Attached, AttachmentId, AttachmentRequest};
+pub use error::{CniError, ErrorCode};
+pub use invocation::{Action, Invocation, SUPPORTED_VERSIONS};
+pub use plugin::run;
+pub use result::CniResult;
+
+#[cfg(test)]
+mod tests {
+    mod invocation;
+}

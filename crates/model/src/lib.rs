@@ -1,1 +1,6 @@
-//! (being written)
+//! What follows from what people wrote: intent, numbers, conditions, and what is to be done next.
+//!
+//! The rule of this crate: it thinks and never touches. No clock, no I/O, no async; time and what
+//! was seen come in as values, and what shall be done goes out as values.
+
+pub mod compile;

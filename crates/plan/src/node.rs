@@ -124,7 +124,7 @@ impl Observed {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
             }
             Step::RaiseInterface(name) => {
-                self.interfaces.entry(name.clone()).or_default().up = true
+                self.interfaces.entry(name.clone()).or_default().up = true;
             }
             Step::RemoveInterface(name) => drop(self.interfaces.remove(name)),
             Step::PutEndpoint(addr, endpoint) => {

@@ -1,0 +1,89 @@
+//! What plugin and agent say to each other: one JSON line each way over a unix socket that only
+//! root may open.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
+
+/// A question to the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentRequest {
+    /// Make this interface.
+    Add(AttachmentRequest),
+    /// Is this interface as it was made?
+    Check(AttachmentId),
+    /// Remove this interface.
+    Del(AttachmentId),
+    /// Remove every interface but these.
+    Gc(Vec<AttachmentId>),
+    /// Can you take containers?
+    Status,
+    /// What has been dropped so far?
+    Drops,
+}
+
+/// The agent's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentReply {
+    /// The interface is there.
+    Attached(Attached),
+    /// It is so.
+    Done,
+    /// The drop counters.
+    Drops(Vec<DropReport>),
+    /// It could not be done.
+    Failed(CniError),
+}
+
+/// How many packets of a network were dropped for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DropReport {
+    /// The network's object name, or its number where the node no longer has it.
+    pub network: Option<String>,
+    /// The reason's stable name.
+    pub reason: String,
+    /// What the reason means, in a sentence.
+    pub meaning: String,
+    /// Packets dropped.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// How long the agent may take. Longer than it waits for a pod's port, shorter than a runtime's
+/// own patience.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks the agent at `socket`.
+pub fn ask(socket: &Path, request: &AgentRequest) -> Result<AgentReply, CniError> {
+    exchange(socket, request).map_err(|error| {
+        CniError::new(
+            ErrorCode::TryAgainLater,
+            format!(
+                "cannot reach the atoll agent at {}; is it running on this node?",
+                socket.display()
+            ),
+        )
+        .because(error)
+    })
+}
+
+fn exchange(socket: &Path, request: &AgentRequest) -> std::io::Result<AgentReply> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}

@@ -1,0 +1,11 @@
+//! From what a node has watched to what its kernel must look like.
+//!
+//! The rule of this module: a node compiles its own plan, and only from networks that are present
+//! on it. What cannot be parsed or contradicts itself gets no packet and is named as a
+//! [`Complaint`].
+
+mod placed_port;
+mod topology;
+
+pub use placed_port::{PlacedPort, PortError};
+pub use topology::{Attachment, Compiled, Complaint, NodeView, compile};

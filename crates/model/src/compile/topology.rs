@@ -1,0 +1,268 @@
+//! Who is where: endpoints, interfaces and peers of one node.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use atoll_plan::{Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface};
+use atoll_types::{NetAddr, PodRef};
+
+use super::PlacedPort;
+
+/// What a node has watched, and what its runtime has asked it for.
+#[derive(Clone, Debug, Default)]
+pub struct NodeView<'a> {
+    /// This node's name.
+    pub node: &'a str,
+    /// The largest packet a pod may send.
+    pub pod_mtu: u32,
+    /// Every node's underlay address, by name; this node may be among them.
+    pub nodes: BTreeMap<&'a str, IpAddr>,
+    /// The ports of the networks that are present on this node.
+    pub ports: Vec<&'a PlacedPort>,
+    /// The interfaces that the container runtime has asked for.
+    pub attachments: Vec<&'a Attachment>,
+}
+
+/// An interface that the container runtime has asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The name of its host side.
+    pub host_interface: HostInterface,
+    /// The pod's network namespace.
+    pub sandbox: PathBuf,
+    /// The interface's name inside the pod.
+    pub interface: String,
+    /// The pod.
+    pub pod: PodRef,
+    /// The pod's UID, where the runtime said it.
+    pub pod_uid: Option<String>,
+}
+
+impl Attachment {
+    /// Whether this is the interface that `port` was made for.
+    pub fn is_for(&self, port: &PlacedPort) -> bool {
+        let same_uid = self.pod_uid.as_ref().is_none_or(|uid| *uid == port.pod_uid);
+        same_uid && self.pod == port.pod && self.interface == port.interface
+    }
+}
+
+/// A plan, and what had to be left out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compiled {
+    /// What the kernel must look like.
+    pub plan: NodePlan,
+    /// What was left out, and why.
+    pub complaints: Vec<Complaint>,
+}
+
+/// Something that was left out of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Complaint {
+    /// Two ports have one address. Neither is believed before the other is gone.
+    #[error("{addr} belongs to both {one} and {other}: neither is served")]
+    Contested {
+        /// The address.
+        addr: NetAddr,
+        /// The pod seen first.
+        one: PodRef,
+        /// The pod seen next.
+        other: PodRef,
+    },
+    /// A port is on a node that is not known.
+    #[error("{pod} is on node {node}, whose address is not known")]
+    UnknownNode {
+        /// The port's pod.
+        pod: PodRef,
+        /// The node's name.
+        node: String,
+    },
+}
+
+/// The plan of the node that has this view.
+pub fn compile(view: &NodeView<'_>) -> Compiled {
+    let mut compiled = Compiled::default();
+    let others = view.nodes.iter().filter(|(name, _)| **name != view.node);
+    compiled.plan.peers = others.map(|(_, ip)| *ip).collect();
+    let mut owners = BTreeMap::new();
+    for port in uncontested(&view.ports, &mut owners, &mut compiled.complaints) {
+        place_port(view, port, &mut compiled);
+    }
+    compiled
+}
+
+/// The ports whose every address is theirs alone.
+fn uncontested<'a>(
+    ports: &[&'a PlacedPort],
+    owners: &mut BTreeMap<NetAddr, &'a PlacedPort>,
+    complaints: &mut Vec<Complaint>,
+) -> Vec<&'a PlacedPort> {
+    let mut contested = Vec::new();
+    for port in ports {
+        for addr in port.addresses() {
+            let Some(first) = owners.insert(addr, port) else { continue };
+            contested.extend([first, *port]);
+            complaints.push(Complaint::Contested {
+                addr,
+                one: first.pod.clone(),
+                other: port.pod.clone(),
+            });
+        }
+    }
+    ports.iter().copied().filter(|port| !contested.contains(port)).collect()
+}
+
+fn place_port(view: &NodeView<'_>, port: &PlacedPort, compiled: &mut Compiled) {
+    let Some(node) = port.node.as_deref() else { return };
+    let place = if node == view.node {
+        let mine = view.attachments.iter().find(|attachment| attachment.is_for(port));
+        let Some(attachment) = mine else { return };
+        let interface = pod_interface(view, port, attachment);
+        compiled.plan.interfaces.insert(attachment.host_interface.clone(), interface);
+        Place::Here(attachment.host_interface.clone())
+    } else if let Some(ip) = view.nodes.get(node) {
+        Place::There(*ip)
+    } else {
+        let node = node.to_owned();
+        compiled.complaints.push(Complaint::UnknownNode { pod: port.pod.clone(), node });
+        return;
+    };
+    for addr in port.addresses() {
+        let endpoint = Endpoint { mac: port.mac, place: place.clone() };
+        compiled.plan.endpoints.insert(addr, endpoint);
+    }
+}
+
+fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, attachment: &Attachment) -> PodInterface {
+    PodInterface {
+        sandbox: attachment.sandbox.clone(),
+        name: attachment.interface.clone(),
+        description: format!("{} {}", port.pod, port.interface),
+        mtu: view.pod_mtu,
+        guard: Guard {
+            network: port.network,
+            mac: port.mac,
+            ips: port.ips.iter().copied().collect(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_types::{MacAddr, NetworkId};
+
+    use super::*;
+
+    fn port(network: u32, ip: &str, pod: &str, node: &str) -> PlacedPort {
+        let ip = ip.parse().unwrap();
+        PlacedPort {
+            network: NetworkId::try_from(network).unwrap(),
+            network_name: format!("tenant-{network}.default"),
+            ips: vec![ip],
+            mac: MacAddr::for_ip(ip),
+            pod: PodRef::new(format!("tenant-{network}"), pod),
+            pod_uid: format!("{network}-{pod}"),
+            interface: "eth0".into(),
+            node: Some(node.into()),
+        }
+    }
+
+    fn attachment(port: &PlacedPort) -> Attachment {
+        Attachment {
+            host_interface: HostInterface::for_attachment(&port.pod_uid, "eth0"),
+            sandbox: "/run/netns/pod".into(),
+            interface: "eth0".into(),
+            pod: port.pod.clone(),
+            pod_uid: Some(port.pod_uid.clone()),
+        }
+    }
+
+    fn addr(network: u32, ip: &str) -> NetAddr {
+        NetAddr::new(NetworkId::try_from(network).unwrap(), ip.parse().unwrap())
+    }
+
+    fn compile_on_node1(ports: &[PlacedPort], attachments: &[Attachment]) -> Compiled {
+        compile(&NodeView {
+            node: "node1",
+            pod_mtu: 1450,
+            nodes: [("node1", [192, 0, 2, 1].into()), ("node2", [192, 0, 2, 2].into())].into(),
+            ports: ports.iter().collect(),
+            attachments: attachments.iter().collect(),
+        })
+    }
+
+    #[test]
+    fn two_networks_may_use_the_same_address_on_one_node() {
+        let ports = [port(1, "10.0.0.5", "web", "node1"), port(2, "10.0.0.5", "web", "node1")];
+        let attachments = [attachment(&ports[0]), attachment(&ports[1])];
+        let compiled = compile_on_node1(&ports, &attachments);
+        assert_eq!(compiled.complaints, []);
+        for (port, attachment) in ports.iter().zip(&attachments) {
+            let addr = NetAddr::new(port.network, port.ips[0]);
+            let here = Place::Here(attachment.host_interface.clone());
+            assert_eq!(compiled.plan.endpoints[&addr].place, here);
+            let interface = &compiled.plan.interfaces[&attachment.host_interface];
+            assert_eq!(interface.guard.network, port.network);
+        }
+    }
+
+    #[test]
+    fn a_pod_elsewhere_is_behind_its_nodes_underlay_address() {
+        let compiled = compile_on_node1(&[port(1, "10.0.0.5", "web", "node2")], &[]);
+        let there = Place::There([192, 0, 2, 2].into());
+        assert_eq!(compiled.plan.endpoints[&addr(1, "10.0.0.5")].place, there);
+        assert!(compiled.plan.interfaces.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_no_peer_of_itself() {
+        let compiled = compile_on_node1(&[], &[]);
+        assert_eq!(compiled.plan.peers, [[192, 0, 2, 2].into()].into());
+    }
+
+    #[test]
+    fn a_pod_that_is_not_attached_yet_gets_no_packet() {
+        let compiled = compile_on_node1(&[port(1, "10.0.0.5", "web", "node1")], &[]);
+        assert_eq!(compiled.plan.endpoints, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_pod_without_a_node_is_nowhere() {
+        let unbound = PlacedPort { node: None, ..port(1, "10.0.0.5", "web", "node1") };
+        assert_eq!(compile_on_node1(&[unbound], &[]).plan.endpoints, BTreeMap::new());
+    }
+
+    #[test]
+    fn an_attachment_of_a_pod_that_had_the_same_name_before_is_not_taken_for_it() {
+        let web = port(1, "10.0.0.5", "web", "node1");
+        let former = Attachment { pod_uid: Some("another".into()), ..attachment(&web) };
+        let compiled = compile_on_node1(&[web], &[former]);
+        assert!(compiled.plan.interfaces.is_empty());
+    }
+
+    #[test]
+    fn an_address_with_two_owners_serves_neither() {
+        let ports = [
+            port(1, "10.0.0.5", "web", "node1"),
+            port(1, "10.0.0.5", "thief", "node2"),
+            port(1, "10.0.0.6", "bystander", "node2"),
+        ];
+        let compiled = compile_on_node1(&ports, &[attachment(&ports[0])]);
+        assert_eq!(compiled.plan.endpoints.len(), 1);
+        assert!(compiled.plan.endpoints.contains_key(&addr(1, "10.0.0.6")));
+        assert_eq!(
+            compiled.complaints[0].to_string(),
+            "1/10.0.0.5 belongs to both tenant-1/web and tenant-1/thief: neither is served"
+        );
+    }
+
+    #[test]
+    fn a_pod_on_an_unknown_node_is_named() {
+        let compiled = compile_on_node1(&[port(1, "10.0.0.5", "web", "node9")], &[]);
+        assert_eq!(compiled.plan.endpoints, BTreeMap::new());
+        assert_eq!(
+            compiled.complaints[0].to_string(),
+            "tenant-1/web is on node node9, whose address is not known"
+        );
+    }
+}
