@@ -1,1 +1,86 @@
-//! (being written)
+//! The agent of a node: it watches, compiles a plan, compares and applies.
+//!
+//! One actor ([`reconcile`]) owns everything that changes, and takes messages one at a time from
+//! two sides: the API ([`watch`]) and the container runtime ([`serve`]). The rules of this crate:
+//! nothing is taken away before everything has been seen once; what a pod was given survives the
+//! agent; and no request of the runtime is answered before the kernel has what was promised.
+
+mod attachments;
+mod config;
+mod kernel;
+mod reconcile;
+mod report;
+mod seen;
+mod serve;
+mod watch;
+
+pub use config::AgentConfig;
+pub use kernel::Kernel;
+
+use std::future::Future;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result};
+use atoll_datapath::{Datapath, DatapathConfig};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use tokio::sync::mpsc;
+
+use crate::attachments::AttachmentStore;
+use crate::reconcile::{Reconciler, Timing};
+
+/// How many messages may wait for the actor. Senders wait when there are more.
+const MAILBOX: usize = 1024;
+
+/// Runs the agent of one node until `shutdown`. Pods keep their network when it ends.
+pub async fn run(
+    client: Client,
+    config: AgentConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<()> {
+    Datapath::preflight()?;
+    let underlay = match config.underlay {
+        Some(given) => given,
+        None => underlay_of(&client, &config.node_name).await?,
+    };
+    let datapath = Datapath::open(&DatapathConfig {
+        bpf_root: config.bpf_root.clone(),
+        underlay,
+        overlay_port: config.overlay_port,
+    })
+    .await?;
+    tokio::select! {
+        ended = run_with(client, &config, datapath) => ended,
+        () = shutdown => Ok(()),
+    }
+}
+
+/// Runs the agent on any kernel, real or not, for as long as it is polled.
+pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel) -> Result<()> {
+    let store = AttachmentStore::open(&config.state_dir)?;
+    let (changes, changes_seen) = mpsc::channel(MAILBOX);
+    let (requests, requests_seen) = mpsc::channel(MAILBOX);
+    let mut watches = watch::Watches::start(&client, &config.node_name, changes);
+    let follow = move |present: &_| watches.follow_networks(present);
+    let reports = report::start(client);
+    let server = serve::Server::bind(&config.socket)?;
+    let reconciler =
+        Reconciler::new(&config.node_name, kernel, store, follow, reports, Timing::default());
+    tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
+    tokio::select! {
+        ended = reconciler.run(changes_seen, requests_seen) => ended,
+        ended = server.run(requests) => ended,
+    }
+}
+
+/// This node's tunnel address, as the cluster knows it.
+async fn underlay_of(client: &Client, node: &str) -> Result<Ipv4Addr> {
+    let node_object = Api::<Node>::all(client.clone())
+        .get(node)
+        .await
+        .with_context(|| format!("cannot read node {node}; does --node-name name this node?"))?;
+    match watch::internal_ip(&node_object) {
+        Some(std::net::IpAddr::V4(ip)) => Ok(ip),
+        _ => anyhow::bail!("node {node} has no IPv4 InternalIP in its status; give --underlay"),
+    }
+}

@@ -1,0 +1,37 @@
+//! What the agent needs of a kernel: a real one, or one made of maps for tests and simulations.
+
+use std::future::Future;
+
+use anyhow::Result;
+use atoll_datapath::{Datapath, DropCount};
+use atoll_plan::{Observed, Step};
+
+/// A kernel that can be looked at and changed step by step.
+pub trait Kernel: Send {
+    /// The largest packet a pod may send.
+    fn pod_mtu(&self) -> u32;
+    /// What the kernel has at the moment.
+    fn observe(&self) -> impl Future<Output = Result<Observed>> + Send;
+    /// Does one step.
+    fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
+    /// What has been dropped so far.
+    fn drops(&self) -> Result<Vec<DropCount>>;
+}
+
+impl Kernel for Datapath {
+    fn pod_mtu(&self) -> u32 {
+        Datapath::pod_mtu(self)
+    }
+
+    async fn observe(&self) -> Result<Observed> {
+        Ok(Datapath::observe(self).await?)
+    }
+
+    async fn apply(&mut self, step: &Step) -> Result<()> {
+        Ok(Datapath::apply(self, step).await?)
+    }
+
+    fn drops(&self) -> Result<Vec<DropCount>> {
+        Ok(Datapath::drops(self)?)
+    }
+}

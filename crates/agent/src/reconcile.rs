@@ -1,0 +1,151 @@
+//! The actor: one message at a time, then one pass of plan, diff, apply.
+
+mod pass;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use atoll_model::compile::Complaint;
+use atoll_plan::Observed;
+use atoll_types::NetworkId;
+use tokio::sync::mpsc::{Receiver, UnboundedSender};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use crate::attachments::AttachmentStore;
+use crate::kernel::Kernel;
+use crate::reconcile::requests::Waiting;
+use crate::report::AttachedReport;
+use crate::seen::{Change, Seen};
+use crate::serve::Request;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// How often the kernel is looked at anew, to find what others changed in it.
+    pub(crate) look_again: Duration,
+    /// How long an ADD waits for its pod's port before the runtime is told to try again.
+    pub(crate) port_patience: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing { look_again: Duration::from_secs(30), port_patience: Duration::from_secs(10) }
+    }
+}
+
+/// How long after a failed step the next pass comes.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Changes taken in before a pass, at most, so that a flood cannot hold it off.
+const BATCH: usize = 512;
+
+/// Everything that changes on a node, and the only one to change it.
+pub(crate) struct Reconciler<K, F> {
+    node: String,
+    kernel: K,
+    seen: Seen,
+    /// Everything has been seen once: from now on things may be taken away.
+    complete: bool,
+    store: AttachmentStore,
+    follow_networks: F,
+    reports: UnboundedSender<AttachedReport>,
+    timing: Timing,
+    /// What the kernel has, as far as is known.
+    observed: Option<Observed>,
+    /// A step failed or time has passed: what is known may not be so.
+    look_anew: bool,
+    retry_at: Option<Instant>,
+    waiting: Vec<Waiting>,
+    complaints: Vec<Complaint>,
+}
+
+impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
+    /// Starts with nothing seen. `follow_networks` is told whenever the networks on this node
+    /// have changed.
+    pub(crate) fn new(
+        node: &str,
+        kernel: K,
+        store: AttachmentStore,
+        follow_networks: F,
+        reports: UnboundedSender<AttachedReport>,
+        timing: Timing,
+    ) -> Self {
+        Reconciler {
+            node: node.to_owned(),
+            kernel,
+            seen: Seen::default(),
+            complete: false,
+            store,
+            follow_networks,
+            reports,
+            timing,
+            observed: None,
+            look_anew: true,
+            retry_at: None,
+            waiting: Vec::new(),
+            complaints: Vec::new(),
+        }
+    }
+
+    /// Takes messages for good.
+    pub(crate) async fn run(
+        mut self,
+        mut changes: Receiver<Change>,
+        mut requests: Receiver<Request>,
+    ) -> Result<()> {
+        let period = self.timing.look_again;
+        let mut look_again = interval_at(Instant::now() + period, period);
+        look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let alarm = self.next_alarm();
+            tokio::select! {
+                Some(change) = changes.recv() => self.on_changes(change, &mut changes).await,
+                Some(request) = requests.recv() => self.on_request(request).await,
+                _ = look_again.tick() => self.on_look_again().await,
+                () = wait_for(alarm) => self.on_alarm().await,
+                else => return Ok(()),
+            }
+        }
+    }
+
+    async fn on_changes(&mut self, first: Change, more: &mut Receiver<Change>) {
+        self.seen.absorb(first);
+        for _ in 1..BATCH {
+            let Ok(change) = more.try_recv() else { break };
+            self.seen.absorb(change);
+        }
+        (self.follow_networks)(&self.seen.present_networks());
+        self.complete |= self.seen.is_complete();
+        self.pass().await;
+        self.serve_waiting().await;
+    }
+
+    async fn on_look_again(&mut self) {
+        self.look_anew = true;
+        self.forget_vanished_sandboxes();
+        self.pass().await;
+    }
+
+    async fn on_alarm(&mut self) {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.pass().await;
+        }
+        self.refuse_overdue();
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        let deadlines = self.waiting.iter().map(|waiting| waiting.deadline);
+        deadlines.chain(self.retry_at).min()
+    }
+}
+
+async fn wait_for(alarm: Option<Instant>) {
+    match alarm {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

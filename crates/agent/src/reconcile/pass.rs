@@ -1,0 +1,95 @@
+//! One pass: compile what should be, compare with what is, apply the difference.
+
+use atoll_model::compile::{Complaint, compile};
+use atoll_plan::{HostInterface, NodePlan, Observed, Step, diff};
+use tokio::time::Instant;
+
+use super::{RETRY, Reconciler};
+use crate::kernel::Kernel;
+
+impl<K: Kernel, F> Reconciler<K, F> {
+    /// Brings the kernel to what was seen. Before everything has been seen once, it does nothing:
+    /// what is there stays. Failed steps are tried again soon.
+    pub(super) async fn pass(&mut self) {
+        if !self.complete {
+            return;
+        }
+        self.retry_at = None;
+        let plan = self.compile();
+        match self.look().await {
+            Ok(observed) => self.apply_all(&plan, observed).await,
+            Err(error) => {
+                tracing::error!(%error, "cannot look at the kernel");
+                self.retry_at = Some(Instant::now() + RETRY);
+            }
+        }
+    }
+
+    fn compile(&mut self) -> NodePlan {
+        let attachments = self.store.all().values();
+        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments);
+        let compiled = compile(&view);
+        log_new(&self.complaints, &compiled.complaints);
+        self.complaints = compiled.complaints;
+        compiled.plan
+    }
+
+    async fn look(&mut self) -> anyhow::Result<Observed> {
+        match self.observed.take() {
+            Some(known) if !self.look_anew => Ok(known),
+            _ => self.kernel.observe().await,
+        }
+    }
+
+    async fn apply_all(&mut self, plan: &NodePlan, mut observed: Observed) {
+        let mut failed = false;
+        for step in diff(plan, &observed) {
+            failed |= !self.apply(&step, &mut observed).await;
+        }
+        if failed {
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+        self.look_anew = failed;
+        self.observed = Some(observed);
+    }
+
+    async fn apply(&mut self, step: &Step, observed: &mut Observed) -> bool {
+        match self.kernel.apply(step).await {
+            Ok(()) => {
+                tracing::info!(%step, "applied");
+                observed.note(step);
+                true
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(%step, error, "failed");
+                false
+            }
+        }
+    }
+
+    /// Whether the interface is up and guarded, as far as is known.
+    pub(super) fn is_up(&self, name: &HostInterface) -> bool {
+        let interface = self.observed.as_ref().and_then(|observed| observed.interfaces.get(name));
+        interface.is_some_and(|seen| seen.exists && seen.up && seen.guard.is_some())
+    }
+
+    /// Forgets attachments whose pod is gone without the runtime having said so.
+    pub(super) fn forget_vanished_sandboxes(&mut self) {
+        let gone = self.store.all().iter().filter(|(_, attachment)| !attachment.sandbox.exists());
+        let gone: Vec<_> =
+            gone.map(|(id, attachment)| (id.clone(), attachment.pod.clone())).collect();
+        for (id, pod) in gone {
+            tracing::info!(%pod, container = id.container_id, "sandbox is gone, attachment forgotten");
+            if let Err(error) = self.store.remove(&id) {
+                tracing::error!(%error, "cannot forget an attachment");
+            }
+        }
+    }
+}
+
+fn log_new(before: &[Complaint], now: &[Complaint]) {
+    for complaint in now.iter().filter(|complaint| !before.contains(complaint)) {
+        tracing::warn!(%complaint, "left out of the plan");
+    }
+}

@@ -1,0 +1,311 @@
+//! The actor against a kernel made of maps: what it promises to the runtime, and what it never
+//! does to pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use atoll_cni::wire::{AgentReply, AgentRequest};
+use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
+use atoll_datapath::DropCount;
+use atoll_model::compile::PlacedPort;
+use atoll_plan::{HostInterface, Observed, Step};
+use atoll_types::{MacAddr, NetworkId, PodRef};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{Sender, channel, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::{Reconciler, Timing};
+use crate::attachments::AttachmentStore;
+use crate::kernel::Kernel;
+use crate::seen::{Change, Delta};
+use crate::serve::Request;
+
+/// Long enough for every test that does not wait for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A kernel that does as told, unless it was told to fail.
+#[derive(Clone, Default)]
+struct MapKernel(Arc<Mutex<MapKernelState>>);
+
+#[derive(Default)]
+struct MapKernelState {
+    observed: Observed,
+    refuses_to_raise: Option<HostInterface>,
+    steps: usize,
+}
+
+impl Kernel for MapKernel {
+    fn pod_mtu(&self) -> u32 {
+        1450
+    }
+
+    async fn observe(&self) -> anyhow::Result<Observed> {
+        Ok(self.0.lock().unwrap().observed.clone())
+    }
+
+    async fn apply(&mut self, step: &Step) -> anyhow::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.steps += 1;
+        if matches!(step, Step::RaiseInterface(name) if state.refuses_to_raise.as_ref() == Some(name))
+        {
+            anyhow::bail!("told to fail");
+        }
+        state.observed.note(step);
+        Ok(())
+    }
+
+    fn drops(&self) -> anyhow::Result<Vec<DropCount>> {
+        Ok(Vec::new())
+    }
+}
+
+/// An actor at work, with the ends of its channels.
+struct Agent {
+    kernel: MapKernel,
+    changes: Sender<Change>,
+    requests: Sender<Request>,
+    followed: Arc<Mutex<BTreeSet<NetworkId>>>,
+    state: TempDir,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Agent {
+    fn start() -> Agent {
+        Agent::start_on(MapKernel::default(), tempfile::tempdir().unwrap())
+    }
+
+    fn start_on(kernel: MapKernel, state: TempDir) -> Agent {
+        let (changes, changes_seen) = channel(16);
+        let (requests, requests_seen) = channel(16);
+        let followed = Arc::new(Mutex::new(BTreeSet::new()));
+        let sink = followed.clone();
+        let reconciler = Reconciler::new(
+            "node1",
+            kernel.clone(),
+            AttachmentStore::open(state.path()).unwrap(),
+            move |present: &BTreeSet<NetworkId>| sink.lock().unwrap().clone_from(present),
+            unbounded_channel().0,
+            Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },
+        );
+        let task = tokio::spawn(reconciler.run(changes_seen, requests_seen));
+        Agent { kernel, changes, requests, followed, state, task }
+    }
+
+    /// Ends the actor as a crash would, and starts another one in its place.
+    async fn restart(self) -> Agent {
+        self.task.abort();
+        let _aborted = self.task.await;
+        Agent::start_on(self.kernel, self.state)
+    }
+
+    async fn change(&self, change: Change) {
+        self.changes.send(change).await.unwrap();
+    }
+
+    async fn ask(&self, ask: AgentRequest) -> AgentReply {
+        self.ask_later(ask).await.await.unwrap()
+    }
+
+    async fn ask_later(&self, ask: AgentRequest) -> oneshot::Receiver<AgentReply> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request { ask, reply }).await.unwrap();
+        answer
+    }
+
+    /// Lists everything once: two nodes, and these ports of network 1.
+    async fn see(&self, ports: &[PlacedPort]) {
+        let nodes =
+            [("node1".into(), [192, 0, 2, 1].into()), ("node2".into(), [192, 0, 2, 2].into())];
+        self.change(Change::Nodes(Delta::All(nodes.into()))).await;
+        let entries = ports.iter().map(|port| (key(port), port.clone()));
+        let own = entries.clone().filter(|(_, port)| port.node.as_deref() == Some("node1"));
+        let own = own.map(|(key, port)| (key, port.network)).collect();
+        self.change(Change::OwnPorts(Delta::All(own))).await;
+        self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
+    }
+
+    fn refuse_to_raise(&self, pod: &str) {
+        let id = id(pod);
+        let name = HostInterface::for_attachment(&id.container_id, &id.interface);
+        self.kernel.0.lock().unwrap().refuses_to_raise = Some(name);
+    }
+
+    fn observed(&self) -> Observed {
+        self.kernel.0.lock().unwrap().observed.clone()
+    }
+}
+
+fn network(number: u32) -> NetworkId {
+    NetworkId::try_from(number).unwrap()
+}
+
+fn key(port: &PlacedPort) -> (String, String) {
+    (port.pod.namespace.clone(), port.pod.name.clone())
+}
+
+fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
+    let ip = [10, 0, 0, last].into();
+    PlacedPort {
+        network: network(1),
+        network_name: "acme.default".into(),
+        ips: vec![ip],
+        mac: MacAddr::for_ip(ip),
+        pod: PodRef::new("acme", pod),
+        pod_uid: format!("uid-of-{pod}"),
+        interface: "eth0".into(),
+        node: Some(node.into()),
+    }
+}
+
+fn id(pod: &str) -> AttachmentId {
+    AttachmentId { container_id: format!("container-of-{pod}"), interface: "eth0".into() }
+}
+
+fn add(pod: &str) -> AgentRequest {
+    AgentRequest::Add(AttachmentRequest {
+        id: id(pod),
+        sandbox: "/proc/self/ns/net".into(),
+        pod: PodRef::new("acme", pod),
+        pod_uid: Some(format!("uid-of-{pod}")),
+    })
+}
+
+fn code(reply: AgentReply) -> Option<ErrorCode> {
+    match reply {
+        AgentReply::Failed(error) => Some(error.code),
+        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) => None,
+    }
+}
+
+#[tokio::test]
+async fn an_add_is_answered_once_the_kernel_has_the_interface() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
+    let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
+    assert_eq!(attached.ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
+    let observed = agent.observed();
+    let interface = observed.interfaces.values().next().unwrap();
+    assert!(interface.up && interface.guard.is_some());
+    assert_eq!(observed.endpoints.len(), 2);
+}
+
+#[tokio::test]
+async fn an_add_that_comes_before_its_port_waits_for_it() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let answer = agent.ask_later(add("web")).await;
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
+}
+
+#[tokio::test]
+async fn an_add_without_a_port_is_told_to_try_again_and_where_to_look() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let AgentReply::Failed(error) = agent.ask(add("web")).await else { panic!("failed") };
+    assert_eq!(error.code, ErrorCode::TryAgainLater);
+    assert!(error.msg.contains("kubectl describe pod -n acme web"), "{}", error.msg);
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn an_add_repeated_gives_the_same_answer() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    let first = agent.ask(add("web")).await;
+    let steps = agent.kernel.0.lock().unwrap().steps;
+    assert_eq!(agent.ask(add("web")).await, first);
+    assert_eq!(agent.kernel.0.lock().unwrap().steps, steps, "the second ADD has nothing to do");
+}
+
+#[tokio::test]
+async fn an_add_that_fails_half_way_leaves_nothing() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.refuse_to_raise("web");
+    assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::AttachFailed));
+    let observed = agent.observed();
+    assert_eq!((observed.interfaces, observed.endpoints), (BTreeMap::new(), BTreeMap::new()));
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_repaired_does_not_stand_in_the_way_of_another() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.kernel.0.lock().unwrap().observed.interfaces.clear();
+    agent.refuse_to_raise("web");
+    agent.ask(AgentRequest::Check(id("web"))).await;
+    assert!(matches!(agent.ask(add("db")).await, AgentReply::Attached(_)));
+}
+
+#[tokio::test]
+async fn a_del_is_repeatable_and_needs_no_add() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    for _ in 0..2 {
+        assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+        assert!(agent.observed().interfaces.is_empty());
+    }
+    assert_eq!(agent.ask(AgentRequest::Del(id("never-added"))).await, AgentReply::Done);
+}
+
+#[tokio::test]
+async fn a_restarted_agent_takes_nothing_away_before_it_has_seen_everything() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    let before = agent.observed();
+    let agent = agent.restart().await;
+    agent
+        .change(Change::OwnPorts(Delta::All([(key(&port("web", 5, "node1")), network(1))].into())))
+        .await;
+    let status = agent.ask(AgentRequest::Status).await;
+    assert_eq!(code(status), Some(ErrorCode::NotAvailable));
+    assert_eq!(agent.observed(), before);
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(matches!(agent.ask(add("web")).await, AgentReply::Attached(_)));
+    assert_eq!(agent.observed(), before);
+}
+
+#[tokio::test]
+async fn a_network_is_followed_from_its_first_pod_here_to_its_last() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
+    agent.ask(AgentRequest::Status).await;
+    assert_eq!(*agent.followed.lock().unwrap(), [network(1)].into());
+    assert_eq!(agent.observed().endpoints.len(), 1, "db is known because web is here");
+    agent.change(Change::OwnPorts(Delta::Gone(key(&port("web", 5, "node1"))))).await;
+    while !agent.observed().endpoints.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(agent.followed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn garbage_collection_keeps_exactly_what_it_is_told() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.ask(add("db")).await;
+    agent.ask(AgentRequest::Gc(vec![id("db")])).await;
+    assert_eq!(agent.observed().interfaces.len(), 1);
+    assert_eq!(agent.ask(AgentRequest::Check(id("db"))).await, AgentReply::Done);
+    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+}
+
+#[tokio::test]
+async fn an_interface_deleted_by_hand_fails_the_check_and_is_repaired() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    let before = agent.observed();
+    agent.kernel.0.lock().unwrap().observed.interfaces.clear();
+    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+    while agent.observed() != before {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,131 @@
+//! What the agent has seen of the API so far.
+//!
+//! The rule of this file: it knows what it has *not* seen yet. Nothing may be taken away from the
+//! kernel before the nodes, this node's ports, and every network on this node have been listed
+//! once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_types::NetworkId;
+
+/// A port object by namespace and name.
+pub(crate) type PortKey = (String, String);
+
+/// A change to a set of watched things.
+#[derive(Clone, Debug)]
+pub(crate) enum Delta<K, V> {
+    /// The whole set, listed anew.
+    All(BTreeMap<K, V>),
+    /// One is there, or is another.
+    Put(K, V),
+    /// One is gone.
+    Gone(K),
+}
+
+/// A change to what the agent has seen.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Nodes and their underlay addresses.
+    Nodes(Delta<String, IpAddr>),
+    /// Ports of this node, and the network of each.
+    OwnPorts(Delta<PortKey, NetworkId>),
+    /// Ports of a network that is present here.
+    NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+}
+
+/// A watched set; `None` until it was listed once.
+type Listed<K, V> = Option<BTreeMap<K, V>>;
+
+/// What the agent has seen of the API.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    nodes: Listed<String, IpAddr>,
+    own_ports: Listed<PortKey, NetworkId>,
+    networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
+}
+
+impl Seen {
+    /// Takes in a change. One of a network that has left is passed over.
+    pub(crate) fn absorb(&mut self, change: Change) {
+        match change {
+            Change::Nodes(delta) => absorb(&mut self.nodes, delta),
+            Change::OwnPorts(delta) => {
+                absorb(&mut self.own_ports, delta);
+                self.follow_own_ports();
+            }
+            Change::NetworkPorts(network, delta) => {
+                if let Some(ports) = self.networks.get_mut(&network) {
+                    absorb(ports, delta);
+                }
+            }
+        }
+    }
+
+    fn follow_own_ports(&mut self) {
+        let present: BTreeSet<NetworkId> =
+            self.own_ports.iter().flat_map(BTreeMap::values).copied().collect();
+        self.networks.retain(|network, _| present.contains(network));
+        for network in present {
+            self.networks.entry(network).or_default();
+        }
+    }
+
+    /// The networks whose ports must be watched.
+    pub(crate) fn present_networks(&self) -> BTreeSet<NetworkId> {
+        self.networks.keys().copied().collect()
+    }
+
+    /// Whether everything has been listed once.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.nodes.is_some()
+            && self.own_ports.is_some()
+            && self.networks.values().all(Option::is_some)
+    }
+
+    /// Every port of every network on this node.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortKey, &PlacedPort)> {
+        self.networks.values().flatten().flatten()
+    }
+
+    /// The port on `node` that `attachment` is for.
+    pub(crate) fn port_for(
+        &self,
+        node: &str,
+        attachment: &Attachment,
+    ) -> Option<(&PortKey, &PlacedPort)> {
+        self.ports().find(|(_, port)| port.node.as_deref() == Some(node) && attachment.is_for(port))
+    }
+
+    /// The object name of a network, where this node has it.
+    pub(crate) fn network_name(&self, network: NetworkId) -> Option<&str> {
+        let ports = self.networks.get(&network)?.as_ref()?;
+        ports.values().next().map(|port| port.network_name.as_str())
+    }
+
+    /// What the compiler is given.
+    pub(crate) fn view<'a>(
+        &'a self,
+        node: &'a str,
+        pod_mtu: u32,
+        attachments: impl Iterator<Item = &'a Attachment>,
+    ) -> NodeView<'a> {
+        let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
+        NodeView {
+            node,
+            pod_mtu,
+            nodes: nodes.collect(),
+            ports: self.ports().map(|(_, port)| port).collect(),
+            attachments: attachments.collect(),
+        }
+    }
+}
+
+fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
+    match delta {
+        Delta::All(all) => *listed = Some(all),
+        Delta::Put(key, value) => drop(listed.get_or_insert_default().insert(key, value)),
+        Delta::Gone(key) => drop(listed.get_or_insert_default().remove(&key)),
+    }
+}
