@@ -1,2 +1,87 @@
-//! (being written)
-fn main() {}
+//! `atoll`: one program for every place. This file wires, and nothing else.
+
+mod cluster;
+mod drops;
+mod output;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use atoll_agent::AgentConfig;
+use atoll_controller::ControllerConfig;
+use atoll_datapath::Datapath;
+use atoll_lab::{Hooks, LabCommand};
+use atoll_toolbox::ToolboxCommand;
+use clap::{Parser, Subcommand};
+
+use crate::cluster::ClusterArgs;
+use crate::drops::DropsArgs;
+
+/// Every tenant of a Kubernetes cluster gets its own networks.
+#[derive(Parser)]
+#[command(name = "atoll", version, propagate_version = true, after_help = EXAMPLES)]
+struct Atoll {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  atoll lab up                      a small cluster on this machine
+  atoll lab exec -n acme web -- ip addr
+  atoll drops --lab default         what was dropped, and why";
+
+#[derive(Subcommand)]
+enum Command {
+    /// A small cluster on this machine, for trying and testing
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// What was dropped on a node or in a lab, and why
+    Drops(DropsArgs),
+    /// Client, echo server and prober for trying out networks
+    #[command(subcommand)]
+    Toolbox(ToolboxCommand),
+    /// The controller: ids, addresses, status (one for each cluster)
+    Controller {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+        #[command(flatten)]
+        config: ControllerConfig,
+    },
+    /// The agent: makes the kernel of a node match (one on each node)
+    Agent {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+        #[command(flatten)]
+        config: AgentConfig,
+    },
+    /// The CNI plugin, as a container runtime calls it; the same as calling this program atoll-cni
+    Cni,
+}
+
+fn main() -> ExitCode {
+    if called_as("atoll-cni") {
+        return atoll_cni::run();
+    }
+    let command = Atoll::parse().command;
+    output::report(match command {
+        Command::Cni => return atoll_cni::run(),
+        Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
+        Command::Drops(args) => drops::run(&args),
+        Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),
+        Command::Controller { cluster, config } => cluster::serve(&cluster, |client, shutdown| {
+            atoll_controller::run(client, config, shutdown)
+        }),
+        Command::Agent { cluster, config } => {
+            cluster::serve(&cluster, |client, shutdown| atoll_agent::run(client, config, shutdown))
+        }
+    })
+}
+
+fn called_as(name: &str) -> bool {
+    let program = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&program).file_name().is_some_and(|file| file == name)
+}
+
+fn hooks() -> Hooks {
+    Hooks { preflight: || -> Result<()> { Ok(Datapath::preflight()?) } }
+}

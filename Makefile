@@ -1,0 +1,52 @@
+# Atoll's chores. `make demo` and `make test` are all a newcomer needs; both install what is missing.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+ATOLL := target/debug/atoll
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: setup
+setup: ## Install the system packages that are missing (Debian)
+	@scripts/setup
+
+.PHONY: build
+build: setup ## Build the atoll program
+	cargo build --package atoll-cli
+
+.PHONY: demo
+demo: build ## Two tenants with the same addresses on three nodes, and the proof that they never meet
+	@scripts/demo $(ATOLL)
+
+.PHONY: clean-lab
+clean-lab: ## Take the demo's lab down and leave nothing behind
+	@[ -x $(ATOLL) ] || { echo "nothing to do: $(ATOLL) is not built"; exit 0; }; $(ATOLL) lab down --name demo
+
+.PHONY: test
+test: setup check ## Run everything: lints, freshness of generated files, all tests (as root)
+
+.PHONY: check
+check: lint fresh unit ## What CI runs
+
+.PHONY: lint
+lint: ## Format and clippy, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: fresh
+fresh: ## Fail where a generated file is stale
+	cargo xtask crds --check
+
+.PHONY: unit
+unit: ## Every test of the workspace; those that touch the kernel need root and say so
+	cargo test --workspace
+
+.PHONY: generate
+generate: ## Write the generated files anew
+	cargo xtask crds
+
+.PHONY: deny
+deny: ## Check licences, sources and duplicates of dependencies (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check licenses bans sources
