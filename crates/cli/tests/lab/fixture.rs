@@ -1,0 +1,210 @@
+//! A lab for one test, and the programs that are run against it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const ATOLL: &str = env!("CARGO_BIN_EXE_atoll");
+
+/// How long something may take that must happen. Generous: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A lab that goes when the test does.
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    kubeconfig: PathBuf,
+}
+
+/// What a program printed, and whether it was content.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) ok: bool,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Said { ok: output.status.success(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+impl Said {
+    /// What was printed, where the program succeeded.
+    pub(crate) fn good(self) -> String {
+        assert!(self.ok, "failed: {}{}", self.out, self.err);
+        self.out
+    }
+
+    /// What was complained about, where the program failed.
+    pub(crate) fn bad(self) -> String {
+        assert!(!self.ok, "succeeded: {}", self.out);
+        self.err
+    }
+
+    pub(crate) fn json(self) -> Value {
+        let text = self.good();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+/// Runs `atoll` with these arguments.
+pub(crate) fn atoll(args: &[&str]) -> Said {
+    atoll_command(args).output().unwrap().into()
+}
+
+fn atoll_command(args: &[&str]) -> Command {
+    let mut command = Command::new(ATOLL);
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// A name that no other lab has.
+pub(crate) fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Lab {
+    /// A lab with this many nodes, ready.
+    pub(crate) fn up(nodes: u8) -> Lab {
+        let name = unique_name();
+        let lab = Lab { kubeconfig: state_dir(&name).join("kubeconfig"), name };
+        atoll(&["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()]).good();
+        let path = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good();
+        Lab { kubeconfig: path.trim().into(), ..lab.keep() }
+    }
+
+    /// A lab with the two tenants of the example, all pods ready.
+    pub(crate) fn with_two_tenants() -> Lab {
+        let lab = Lab::up(3);
+        lab.apply_file(&repository().join("examples/two-tenants.yaml"));
+        lab.wait_for_pods();
+        lab
+    }
+
+    /// The same lab under another handle, without taking it down.
+    fn keep(self) -> Lab {
+        let kept = Lab { name: self.name.clone(), kubeconfig: self.kubeconfig.clone() };
+        std::mem::forget(self);
+        kept
+    }
+
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Said {
+        let mut command = Command::new(repository().join("scripts/kubectl"));
+        command.arg("--request-timeout=30s").args(args).env("KUBECONFIG", &self.kubeconfig);
+        command.stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    fn apply_file(&self, path: &Path) {
+        self.kubectl(&["apply", "-f", path.to_str().unwrap()]).good();
+    }
+
+    /// Applies objects written in YAML.
+    pub(crate) fn apply(&self, yaml: &str) -> Said {
+        let file = state_dir(&self.name).join("applied-by-test.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()])
+    }
+
+    pub(crate) fn wait_for_pods(&self) {
+        let wait = ["wait", "--for=condition=Ready", "pods", "--all", "-A", "--timeout=90s"];
+        self.kubectl(&wait).good();
+    }
+
+    /// Runs a command inside a pod (`namespace/pod`).
+    pub(crate) fn exec(&self, pod: &str, command: &[&str]) -> Said {
+        self.exec_command(pod, command).output().unwrap().into()
+    }
+
+    pub(crate) fn exec_command(&self, pod: &str, command: &[&str]) -> Command {
+        let (namespace, pod) = pod.split_once('/').unwrap();
+        let lab = ["lab", "exec", "--name", &self.name, "-n", namespace, pod, "--"];
+        atoll_command(&[&lab, command].concat())
+    }
+
+    /// Asks a server from inside a pod who it is.
+    pub(crate) fn connect(&self, pod: &str, protocol: &str, to: &str) -> Said {
+        self.exec(pod, &["atoll", "toolbox", "connect", protocol, to])
+    }
+
+    /// Runs a command inside a node.
+    pub(crate) fn node(&self, node: &str, command: &[&str]) -> Said {
+        let lab = ["lab", "node", "--name", &self.name, node, "--"];
+        atoll(&[&lab, command].concat())
+    }
+
+    /// Packets dropped on all nodes for `reason`, of `network` where it is given.
+    pub(crate) fn drops(&self, network: Option<&str>, reason: &str) -> u64 {
+        let nodes = atoll(&["drops", "--lab", &self.name, "-o", "json"]).json();
+        let drops = nodes.as_array().unwrap().iter().flat_map(|node| node["drops"].as_array().unwrap());
+        let ours = drops.filter(|drop| {
+            drop["reason"] == reason && network.is_none_or(|network| drop["network"] == network)
+        });
+        ours.map(|drop| drop["packets"].as_u64().unwrap()).sum()
+    }
+
+    /// The pid of a node's agent.
+    pub(crate) fn agent_pid(&self, node: &str) -> Option<u32> {
+        let status = atoll(&["lab", "status", "--name", &self.name, "-o", "json"]).json();
+        let nodes = status["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|entry| entry["name"] == node).unwrap();
+        node["agent"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+    }
+
+    /// Waits until `kubectl get` of this prints what `wanted` accepts.
+    pub(crate) fn eventually(&self, get: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+        let mut last = String::new();
+        await_condition(|| {
+            let said = self.kubectl(get);
+            last = format!("{}{}", said.out, said.err);
+            wanted(&last)
+        })
+        .unwrap_or_else(|()| panic!("kubectl {get:?} went on saying: {last}"));
+        last
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            show_logs(&self.name);
+        }
+        let down = atoll(&["lab", "down", "--name", &self.name]);
+        if !down.ok {
+            eprintln!("lab {} did not go down: {}", self.name, down.err);
+        }
+    }
+}
+
+fn show_logs(name: &str) {
+    let tail = "tail -n 40 \"$1\"/*.log \"$1\"/*/*.log \"$1\"/nodes/*/*.log 2>/dev/null";
+    let dir = state_dir(name);
+    let logs = Command::new("sh").args(["-c", tail, "sh"]).arg(dir).output().unwrap();
+    eprintln!("{}", String::from_utf8_lossy(&logs.stdout));
+}
+
+/// Where a lab keeps its state.
+pub(crate) fn state_dir(name: &str) -> PathBuf {
+    Path::new("/run/atoll/lab").join(name)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Waits until `holds`, or gives up.
+pub(crate) fn await_condition(mut holds: impl FnMut() -> bool) -> Result<(), ()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        if Instant::now() > deadline {
+            return Err(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Two tenants, the same addresses, three nodes: each reaches its own and nobody else's.
+
+use serde_json::Value;
+
+use crate::fixture::Lab;
+
+#[test]
+fn two_tenants_with_the_same_addresses_on_three_nodes_never_meet() {
+    let lab = Lab::with_two_tenants();
+    let matrix = ["lab", "matrix", "--name", &lab.name, "--expect", "isolated", "-o", "json"];
+    crate::fixture::atoll(&matrix).good();
+    assert_equal_addresses_on_one_node(&lab);
+    assert!(lab.drops(None, "no-endpoint") > 0, "what went to nobody was counted");
+    for node in ["node1", "node2", "node3"] {
+        assert_eq!(lab.node(node, &["nft", "list", "ruleset"]).good(), "", "{node}");
+        assert_eq!(lab.node(node, &["iptables-save"]).good(), "", "{node}");
+    }
+}
+
+/// The example is only worth something if two pods of one node really have one address.
+fn assert_equal_addresses_on_one_node(lab: &Lab) {
+    let pods = lab.kubectl(&["get", "pods", "-A", "-o", "json"]).json();
+    let place = |pod: &Value| (pod["spec"]["nodeName"].clone(), pod["status"]["podIP"].clone());
+    let places: Vec<_> = pods["items"].as_array().unwrap().iter().map(place).collect();
+    let shared = places.iter().enumerate().any(|(at, place)| places[..at].contains(place));
+    assert!(shared, "no two pods share node and address: {places:?}");
+}
+
+#[test]
+fn equal_five_tuples_of_both_tenants_at_once_each_reach_their_own() {
+    let lab = Lab::with_two_tenants();
+    for protocol in ["tcp", "udp"] {
+        let ask = ["atoll", "toolbox", "connect", protocol, "10.0.0.6:8080", "--source-port", "40001"];
+        let askers = ["acme", "globex"].map(|tenant| {
+            let mut command = lab.exec_command(&format!("{tenant}/web"), &ask);
+            command.stdout(std::process::Stdio::piped());
+            (tenant, command.spawn().unwrap())
+        });
+        for (tenant, asker) in askers {
+            let output = asker.wait_with_output().unwrap();
+            let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(answer["pod"], format!("{tenant}/db"), "{protocol}");
+            assert_eq!(answer["peer"], "10.0.0.5:40001", "{protocol}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_takes_another_address_or_mac_reaches_nobody_and_is_counted() {
+    let lab = Lab::with_two_tenants();
+    lab.connect("acme/web", "tcp", "10.0.0.6:8080").good();
+
+    let before = lab.drops(Some("acme.default"), "spoofed-address");
+    lab.exec("acme/web", &["ip", "addr", "add", "10.0.0.99/32", "dev", "eth0"]).good();
+    let route = ["ip", "route", "replace", "default", "via", "169.254.1.1", "src", "10.0.0.99"];
+    lab.exec("acme/web", &route).good();
+    lab.connect("acme/web", "udp", "10.0.0.6:8080").bad();
+    assert!(lab.drops(Some("acme.default"), "spoofed-address") > before);
+
+    let back = ["ip", "route", "replace", "default", "via", "169.254.1.1", "src", "10.0.0.5"];
+    lab.exec("acme/web", &back).good();
+    lab.connect("acme/web", "udp", "10.0.0.6:8080").good();
+
+    let before = lab.drops(Some("acme.default"), "spoofed-mac");
+    lab.exec("acme/web", &["ip", "link", "set", "eth0", "address", "0a:04:0a:00:00:63"]).good();
+    lab.connect("acme/web", "udp", "10.0.0.6:8080").bad();
+    assert!(lab.drops(Some("acme.default"), "spoofed-mac") > before);
+}

@@ -1,0 +1,11 @@
+//! The whole path, from `kubectl apply` to a packet in the kernel, on labs of real namespaces.
+//!
+//! Needs root, and says so. Every test has a lab of its own and takes it down, also when it fails.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bad_input;
+mod fixture;
+mod isolation;
+mod lifecycle;
+mod restart;
