@@ -1,1 +1,17 @@
-//! (being written)
+//! What the kernel programs and the agent share: map keys, map values, drop reasons.
+//!
+//! The rule of this crate: what is here is bytes that both sides read alike. Every layout is
+//! `repr(C)` and derives [`bytemuck::Pod`], so that padding does not compile; the C side is
+//! `crates/datapath/bpf/abi.h`, and a test of the datapath compares both. The first field of a key
+//! that belongs to a network is the network, and addresses are always sixteen bytes.
+
+mod address;
+mod drop_reason;
+mod layout;
+
+pub use address::Address;
+pub use drop_reason::DropReason;
+pub use layout::{
+    DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
+    LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+};

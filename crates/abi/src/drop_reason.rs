@@ -1,0 +1,126 @@
+//! Why a packet was dropped.
+
+use std::fmt;
+
+/// Declares the reasons once: number, name and meaning cannot drift apart.
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
+        /// Why the datapath dropped a packet. The numbers and names are stable: they are in the
+        /// kernel's counters, in metrics and in what people grep for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum DropReason {
+            $($(#[doc = $doc])+ $variant = $number,)+
+        }
+
+        impl DropReason {
+            /// All reasons, by number.
+            pub const ALL: &[DropReason] = &[$(DropReason::$variant),+];
+
+            /// The stable name, in kebab case.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)+ }
+            }
+
+            /// What it means, in one line.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(DropReason::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// a reason that this version does not know: the kernel programs are of another version
+    Unknown = 0, "unknown";
+    /// the frame came from an interface that nothing is known of
+    UnknownInterface = 1, "unknown-interface";
+    /// a header is cut off or contradicts itself
+    Malformed = 2, "malformed";
+    /// the source MAC is not the pod's own
+    SpoofedMac = 3, "spoofed-mac";
+    /// the source address is not one of the pod's own
+    SpoofedAddress = 4, "spoofed-address";
+    /// an ARP message names a sender that is not the pod itself
+    SpoofedArp = 5, "spoofed-arp";
+    /// an ARP message that is no question: a reply, an announcement, another protocol
+    UnwantedArp = 6, "unwanted-arp";
+    /// neither IP nor ARP
+    NotIp = 7, "not-ip";
+    /// IPv6, which this network does not serve
+    Ipv6NotServed = 8, "ipv6-not-served";
+    /// broadcast or multicast, which a network of ours does not carry
+    Multicast = 9, "multicast";
+    /// an IP option or header wants to choose the route
+    SourceRouted = 10, "source-routed";
+    /// nobody in the sender's network has the destination address
+    NoEndpoint = 11, "no-endpoint";
+    /// larger than the path to the destination's node allows
+    TooBig = 12, "too-big";
+    /// a tunnel packet from an address that is no node of ours
+    OverlayStranger = 13, "overlay-stranger";
+    /// a tunnel packet whose inner sender does not live on the node that sent it
+    OverlaySpoof = 14, "overlay-spoof";
+    /// a frame with a VLAN tag
+    VlanTagged = 15, "vlan-tagged";
+    /// the kernel refused to change or send the packet, usually for want of memory
+    KernelRefused = 16, "kernel-refused";
+}
+
+impl DropReason {
+    /// The stable number.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The reason with this number, or [`DropReason::Unknown`].
+    pub fn from_number(number: u32) -> Self {
+        let known = Self::ALL.iter().find(|reason| reason.number() == number);
+        known.copied().unwrap_or(DropReason::Unknown)
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_dense_and_round_trip() {
+        for (place, reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(reason.number() as usize, place, "{reason}");
+            assert_eq!(DropReason::from_number(reason.number()), *reason);
+        }
+    }
+
+    #[test]
+    fn a_number_of_another_version_is_unknown_and_no_error() {
+        assert_eq!(DropReason::from_number(4711), DropReason::Unknown);
+    }
+
+    #[test]
+    fn names_are_distinct_kebab_case() {
+        let names: BTreeSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::ALL.len());
+        for name in names {
+            let kebab =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            assert!(name.bytes().all(kebab), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_meaning_is_one_line() {
+        for reason in DropReason::ALL {
+            let meaning = reason.meaning();
+            assert!(!meaning.is_empty() && !meaning.contains('\n'), "{reason}: {meaning}");
+        }
+    }
+}

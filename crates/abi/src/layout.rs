@@ -1,0 +1,116 @@
+//! Keys and values of the kernel's maps.
+
+use atoll_types::NetAddr;
+use bytemuck::{Pod, Zeroable};
+
+use crate::{Address, DropReason};
+
+/// The version of everything in this file. Pins live in a directory of this number; it grows with
+/// every change that an older program could misread.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// How many source addresses one interface may have.
+pub const MAX_SOURCES: usize = 8;
+
+/// The kernel's room for an interface name, with the closing zero.
+pub const INTERFACE_NAME_BYTES: usize = 16;
+
+/// The number in a [`DropKey`] when a packet could not be put to any network.
+pub const NO_NETWORK: u32 = 0;
+
+/// Key of the map `interfaces`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct InterfaceKey {
+    /// The host side's index.
+    pub ifindex: u32,
+}
+
+/// Value of the map `interfaces`: what frames from a pod are checked against.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Interface {
+    /// The network this interface is in.
+    pub network: u32,
+    /// The only source MAC let through.
+    pub mac: [u8; 6],
+    /// How many of `sources` are used.
+    pub source_count: u16,
+    /// The host side's name, by which remains are found when the link is gone.
+    pub name: [u8; INTERFACE_NAME_BYTES],
+    /// The only source addresses let through.
+    pub sources: [Address; MAX_SOURCES],
+}
+
+/// Key of the map `endpoints`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct EndpointKey {
+    /// The network.
+    pub network: u32,
+    /// The address inside it.
+    pub address: Address,
+}
+
+impl From<NetAddr> for EndpointKey {
+    fn from(addr: NetAddr) -> Self {
+        EndpointKey { network: addr.network.get(), address: addr.ip.into() }
+    }
+}
+
+/// Value of the map `endpoints`: where packets go. Exactly one of `ifindex` and `node` is used.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Endpoint {
+    /// The host side of the pod's interface on this node, or zero.
+    pub ifindex: u32,
+    /// The underlay address of the node that has the pod, or [`Address::NONE`].
+    pub node: Address,
+    /// The pod's MAC, put into the frame on delivery.
+    pub mac: [u8; 6],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// Key of the map `peers`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct PeerKey {
+    /// The underlay address of another node.
+    pub address: Address,
+}
+
+/// Value of the map `peers`. Being in the map is what counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Peer {
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Key of the per-CPU map `drops`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct DropKey {
+    /// The network, or [`NO_NETWORK`].
+    pub network: u32,
+    /// The number of a [`DropReason`].
+    pub reason: u32,
+}
+
+impl DropKey {
+    /// The counter of drops for `reason` that belong to no network.
+    pub fn of_no_network(reason: DropReason) -> Self {
+        DropKey { network: NO_NETWORK, reason: reason.number() }
+    }
+}
+
+/// Value of the per-CPU map `drops`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct DropCounter {
+    /// Packets; a batch that the kernel has not yet cut into packets counts as one.
+    pub packets: u64,
+    /// Bytes from the Ethernet header on.
+    pub bytes: u64,
+}
