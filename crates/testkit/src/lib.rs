@@ -1,1 +1,18 @@
-//! (being written)
+//! What tests need to work with real kernels: network namespaces, a private BPF file system, raw
+//! sockets.
+//!
+//! The rule of this crate: nothing outlives the test process, however it ends. Namespaces are held
+//! by file descriptors and mounts live in a mount namespace of one thread, so that the kernel
+//! cleans up even after a kill. Everything needs root and panics with that word without it.
+
+mod bpffs;
+mod namespace;
+mod packet_socket;
+mod wait;
+mod worker;
+
+pub use bpffs::BpfFileSystem;
+pub use namespace::Namespace;
+pub use packet_socket::{Direction, PacketSocket};
+pub use wait::eventually;
+pub use worker::Worker;

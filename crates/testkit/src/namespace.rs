@@ -1,0 +1,108 @@
+//! A network namespace that lives as long as its value.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// A network namespace with its loopback up. It has no name and no mount: when the last holder of
+/// its descriptor is gone, so is everything in it.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+}
+
+impl Namespace {
+    /// A new, empty namespace.
+    ///
+    /// # Panics
+    /// Without root.
+    #[expect(clippy::new_without_default, reason = "making one is work, not a default")]
+    pub fn new() -> Self {
+        let file = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .unwrap_or_else(|error| panic!("cannot make a namespace ({error}): run as root"));
+            current()
+        })
+        .join()
+        .expect("the thread that makes a namespace");
+        let namespace = Namespace { file };
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// A path by which every process of this machine can open the namespace.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// Runs `job` on a thread inside and gives its result; its panic is ours. Sockets made there
+    /// stay in the namespace and may be used anywhere.
+    pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            self.enter();
+            job()
+        };
+        match thread::scope(|scope| scope.spawn(inside).join()) {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Moves the current thread into the namespace for good.
+    pub(crate) fn enter(&self) {
+        setns(&self.file, CloneFlags::CLONE_NEWNET).expect("enter a namespace");
+    }
+
+    /// Runs a program inside to its end.
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Output {
+        let started = self.run(|| Command::new(program).args(arguments).output());
+        started.unwrap_or_else(|error| panic!("cannot run {program}: {error}"))
+    }
+
+    /// Runs `ip` inside and gives what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn ip(&self, arguments: &str) -> String {
+        let arguments: Vec<_> = arguments.split_whitespace().collect();
+        let output = self.command("ip", &arguments);
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "ip {arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+fn current() -> File {
+    File::open("/proc/thread-self/ns/net").expect("open the current namespace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_namespace_has_its_loopback_up_and_nothing_else() {
+        let links = Namespace::new().ip("-o link");
+        assert_eq!(links.lines().count(), 1, "{links}");
+        assert!(links.contains("lo:") && links.contains("UP"), "{links}");
+    }
+
+    #[test]
+    fn what_happens_inside_stays_inside() {
+        let (one, other) = (Namespace::new(), Namespace::new());
+        one.ip("link add only-here type veth peer name its-peer");
+        assert!(one.ip("-o link").contains("only-here"));
+        assert!(!other.ip("-o link").contains("only-here"));
+    }
+
+    #[test]
+    fn the_path_opens_the_same_namespace() {
+        let namespace = Namespace::new();
+        let inside = namespace.run(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap());
+        assert_eq!(std::fs::read_link(namespace.path()).unwrap(), inside);
+    }
+}

@@ -1,0 +1,22 @@
+//! Waiting for a condition instead of sleeping for a time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Waits until `condition` gives something.
+///
+/// # Panics
+/// When it has given nothing for ten seconds, naming `what` was awaited.
+pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} in vain until {what}");
+        thread::sleep(PAUSE);
+    }
+}
