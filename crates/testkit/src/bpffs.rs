@@ -34,7 +34,7 @@ impl BpfFileSystem {
         self.dir.path()
     }
 
-    /// Everything in it that is no directory.
+    /// Everything that was pinned in it.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut found = vec![];
         let mut unread = vec![self.path().to_owned()];
@@ -44,8 +44,14 @@ impl BpfFileSystem {
                 if is_dir { unread.push(entry.path()) } else { found.push(entry.path()) }
             }
         }
+        found.retain(|path| !is_the_kernels_own(path));
         found
     }
+}
+
+/// Every BPF file system begins with two listings that the kernel puts there.
+fn is_the_kernels_own(path: &Path) -> bool {
+    path.ends_with("maps.debug") || path.ends_with("progs.debug")
 }
 
 impl Drop for BpfFileSystem {

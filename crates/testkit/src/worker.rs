@@ -17,7 +17,7 @@ pub struct Worker<S> {
 }
 
 impl<S: 'static> Worker<S> {
-    /// Starts the thread inside `namespace`; `make` runs there first.
+    /// Starts the thread inside `namespace` and waits until `make` has run there.
     pub fn start(namespace: &Namespace, make: impl FnOnce() -> S + Send + 'static) -> Self {
         let (jobs, todo) = mpsc::channel::<Job<S>>();
         let inside = namespace.run(|| {
@@ -26,7 +26,9 @@ impl<S: 'static> Worker<S> {
                 todo.into_iter().for_each(|job| job(&mut state));
             })
         });
-        Worker { jobs: Some(jobs), thread: Some(inside) }
+        let worker = Worker { jobs: Some(jobs), thread: Some(inside) };
+        worker.run(|_| ());
+        worker
     }
 
     /// Runs `job` there and gives its result; its panic is ours.
