@@ -1,1 +1,157 @@
-//! (being written)
+//! Makes the kernel of one node match an [`atoll_plan::NodePlan`]: links, programs and maps.
+//!
+//! [`Datapath::open`] loads the programs and takes over what an earlier run left, without a gap;
+//! [`Datapath::observe`] says what the kernel has and [`Datapath::apply`] does one step. The rule of
+//! this crate: it does and never decides. What should be done is `plan`'s matter, and a packet's way
+//! is the kernel programs' (`bpf/`). Everything happens in the current thread's network namespace.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use atoll_plan::{Observed, Step};
+use aya::include_bytes_aligned;
+use aya::util::KernelVersion;
+
+mod apply;
+mod config;
+mod encode;
+mod error;
+mod interface;
+mod maps;
+mod netlink;
+mod observe;
+mod overlay;
+mod pins;
+mod preflight;
+mod program;
+mod quiet;
+mod remove;
+mod sandbox;
+
+pub use atoll_abi::DropReason;
+pub use config::{Attachment, DatapathConfig};
+pub use error::{DatapathError, Remains, StepError};
+pub use maps::DropCount;
+pub use preflight::PreflightError;
+
+use error::Attempt;
+use maps::Maps;
+use netlink::Netlink;
+use pins::Pins;
+use program::{Constants, Program};
+
+static FROM_POD: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_pod.o"));
+static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_overlay.o"));
+
+/// A node's datapath. The kernel goes on without it: dropping this value changes nothing.
+pub struct Datapath {
+    netlink: Netlink,
+    pins: Pins,
+    maps: Maps,
+    from_pod: Program,
+    pod_mtu: u32,
+}
+
+impl Datapath {
+    /// Whether this machine can run the datapath at all. Leaves nothing behind.
+    pub fn preflight() -> Result<(), PreflightError> {
+        preflight::preflight()
+    }
+
+    /// Opens the datapath in the current network namespace: the tunnel device and the maps are
+    /// made or adopted, the programs of an earlier run are replaced in place. Repeatable.
+    pub async fn open(config: &DatapathConfig) -> Result<Self, DatapathError> {
+        let kernel = KernelVersion::current().attempt(|| "read the kernel's version".into())?;
+        Self::open_with(config, Attachment::best_for(kernel)).await
+    }
+
+    /// Opens the datapath with programs attached in this way. All openings of one node must agree.
+    pub async fn open_with(
+        config: &DatapathConfig,
+        attachment: Attachment,
+    ) -> Result<Self, DatapathError> {
+        let pins = Pins::new(&config.bpf_root);
+        pins.prepare()?;
+        maps::check_pinned(&pins.maps())?;
+        let netlink = Netlink::open()?;
+        let uplink = netlink.link_with_address(config.underlay).await?;
+        let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
+        let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
+        let constants = constants(overlay.index, config.underlay, pod_mtu);
+        let load = |name, object| {
+            Program::load(name, object, &constants, attachment, (&pins.maps(), pins.links()))
+        };
+        let mut from_overlay = load("from_overlay", FROM_OVERLAY)?;
+        let from_pod = load("from_pod", FROM_POD)?;
+        from_overlay.put_on(&netlink, &overlay).await?;
+        let maps = Maps::open(&pins.maps())?;
+        let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
+        datapath.renew_programs().await?;
+        datapath.netlink.raise(&overlay).await?;
+        Ok(datapath)
+    }
+
+    /// Puts the newly loaded program in the place of the one that an earlier run left.
+    async fn renew_programs(&mut self) -> Result<(), DatapathError> {
+        for link in observe::our_links(self.netlink.links().await?).values() {
+            if self.from_pod.was_on(&self.netlink, link).await? {
+                self.from_pod.put_on(&self.netlink, link).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest packet a pod may send: the underlay's, less the tunnel's headers.
+    pub fn pod_mtu(&self) -> u32 {
+        self.pod_mtu
+    }
+
+    /// What the kernel has.
+    pub async fn observe(&self) -> Result<Observed, DatapathError> {
+        observe::observe(self).await
+    }
+
+    /// Does one step. Done twice, it is done.
+    pub async fn apply(&mut self, step: &Step) -> Result<(), StepError> {
+        let done = apply::apply(self, step).await;
+        done.map_err(|source| StepError { step: step.to_string(), source })
+    }
+
+    /// What was dropped since the maps were made, by network and reason.
+    pub fn drops(&self) -> Result<Vec<DropCount>, DatapathError> {
+        self.maps.drops()
+    }
+
+    /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
+    /// after errors.
+    pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
+        remove::remove(config).await
+    }
+}
+
+impl fmt::Debug for Datapath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Datapath({:?}, pods' MTU {})", self.pins, self.pod_mtu)
+    }
+}
+
+fn constants(overlay_ifindex: u32, underlay: Ipv4Addr, pod_mtu: u32) -> Constants {
+    Constants { overlay_ifindex, underlay_ipv4: underlay.to_bits(), pod_mtu }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sendable<T: Send>(_: impl FnOnce(Datapath) -> T) {}
+
+    #[test]
+    fn the_datapath_and_its_work_may_move_between_threads() {
+        sendable(|datapath| datapath);
+        sendable(|mut datapath| async move {
+            let step = Step::AddPeer(Ipv4Addr::LOCALHOST.into());
+            datapath.apply(&step).await.map_err(drop)?;
+            datapath.observe().await.map_err(drop)
+        });
+    }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the kernel programs and the agent share, as C. The Rust side is crates/abi; the test
+ * tests/abi_layout.rs compares sizes, offsets and numbers of both. */
+#pragma once
+
+#include <linux/types.h>
+
+#define MAX_SOURCES 8
+#define INTERFACE_NAME_BYTES 16
+#define NO_NETWORK 0
+
+/* An IP address in network byte order; IPv4 is written as IPv4-mapped IPv6. */
+struct address {
+	__be32 words[4];
+};
+
+struct interface_key {
+	__u32 ifindex;
+};
+
+struct interface {
+	__u32 network;
+	__u8 mac[6];
+	__u16 source_count;
+	char name[INTERFACE_NAME_BYTES];
+	struct address sources[MAX_SOURCES];
+};
+
+struct endpoint_key {
+	__u32 network;
+	struct address address;
+};
+
+struct endpoint {
+	__u32 ifindex;
+	struct address node;
+	__u8 mac[6];
+	__u8 reserved[2];
+};
+
+struct peer_key {
+	struct address address;
+};
+
+struct peer {
+	__u32 reserved;
+};
+
+struct drop_key {
+	__u32 network;
+	__u32 reason;
+};
+
+struct drop_counter {
+	__u64 packets;
+	__u64 bytes;
+};
+
+enum drop_reason {
+	DROP_UNKNOWN = 0,
+	DROP_UNKNOWN_INTERFACE = 1,
+	DROP_MALFORMED = 2,
+	DROP_SPOOFED_MAC = 3,
+	DROP_SPOOFED_ADDRESS = 4,
+	DROP_SPOOFED_ARP = 5,
+	DROP_UNWANTED_ARP = 6,
+	DROP_NOT_IP = 7,
+	DROP_IPV6_NOT_SERVED = 8,
+	DROP_MULTICAST = 9,
+	DROP_SOURCE_ROUTED = 10,
+	DROP_NO_ENDPOINT = 11,
+	DROP_TOO_BIG = 12,
+	DROP_OVERLAY_STRANGER = 13,
+	DROP_OVERLAY_SPOOF = 14,
+	DROP_VLAN_TAGGED = 15,
+	DROP_KERNEL_REFUSED = 16,
+};
+
+/* The address that every pod sees as its gateway, in every network. */
+#define GATEWAY_MAC { 0x02, 0xa7, 0x00, 0x00, 0x00, 0x01 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Attached to the node's tunnel device: what other nodes send comes here first.
+ *
+ * The rule: only known nodes are heard, each only for the pods that live on it, and no packet ever
+ * reaches the node's own network stack.
+ *
+ * A pod that moves to another node is heard from there as soon as this node has learned of the
+ * move. Until then its packets are dropped; their answers would go to the old node anyway, so a
+ * conversation loses nothing by it, and a node that was taken over can speak for nobody else's
+ * pods. */
+#include "address.h"
+#include "deliver.h"
+#include "drops.h"
+#include "maps.h"
+#include "packet.h"
+
+static __always_inline struct endpoint *endpoint_of(__u32 network, __be32 ip)
+{
+	struct endpoint_key key = { .network = network, .address = ipv4_mapped(ip) };
+
+	return bpf_map_lookup_elem(&endpoints, &key);
+}
+
+static __always_inline bool lives_on(const struct endpoint *endpoint, const struct address *node)
+{
+	return endpoint && !endpoint->ifindex && same_address(&endpoint->node, node);
+}
+
+static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 network,
+					     const struct address *node)
+{
+	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
+	struct endpoint *to;
+	struct iphdr *ip;
+	verdict judged;
+
+	if (!eth)
+		return drop(skb, network, DROP_MALFORMED);
+	ip = ipv4_header(eth);
+	judged = check_ipv4(skb, ip);
+	if (judged != FINE)
+		return drop(skb, network, judged);
+	if (!lives_on(endpoint_of(network, ip->saddr), node))
+		return drop(skb, network, DROP_OVERLAY_SPOOF);
+	to = endpoint_of(network, ip->daddr);
+	if (!to || !to->ifindex)
+		return drop(skb, network, DROP_NO_ENDPOINT);
+	return deliver_here(skb, eth, to);
+}
+
+SEC("classifier")
+int from_overlay(struct __sk_buff *skb)
+{
+	struct bpf_tunnel_key tunnel = {};
+	struct peer_key node;
+	struct ethhdr *eth;
+
+	/* Fails for packets that came through no tunnel, or through one of IPv6. */
+	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), 0))
+		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
+	node.address = ipv4_mapped(bpf_htonl(tunnel.remote_ipv4));
+	if (!bpf_map_lookup_elem(&peers, &node))
+		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
+	if (skb->vlan_present)
+		return drop(skb, tunnel.tunnel_id, DROP_VLAN_TAGGED);
+	eth = frame_start(skb, sizeof(*eth));
+	if (!eth)
+		return drop(skb, tunnel.tunnel_id, DROP_MALFORMED);
+	if (eth->h_proto != bpf_htons(ETH_P_IP))
+		return drop(skb, tunnel.tunnel_id, DROP_NOT_IP);
+	return ipv4_from_overlay(skb, tunnel.tunnel_id, &node.address);
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,83 @@
+//! One step of a plan, done. Each is repeatable: done twice, it is done.
+
+use atoll_abi::{InterfaceKey, Peer, PeerKey};
+use atoll_plan::{Endpoint, Guard, HostInterface, Place, Step};
+use atoll_types::NetAddr;
+
+use crate::error::DatapathError;
+use crate::netlink::Link;
+use crate::pins::unpin;
+use crate::{Datapath, encode, interface, observe};
+
+/// Does the step.
+pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
+    match step {
+        Step::AddPeer(ip) => {
+            let key = PeerKey { address: encode::ipv4_node(*ip)? };
+            datapath.maps.peers.put(key, Peer { reserved: 0 })
+        }
+        Step::CreateInterface(name, wanted) => {
+            interface::create(&datapath.netlink, name, wanted).await
+        }
+        Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
+        Step::PutEndpoint(addr, endpoint) => put_endpoint(datapath, *addr, endpoint).await,
+        Step::RaiseInterface(name) => raise_interface(datapath, name).await,
+        Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
+        Step::RemoveInterface(name) => remove_interface(datapath, name).await,
+        Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
+    }
+}
+
+async fn existing(datapath: &Datapath, name: &HostInterface) -> Result<Link, DatapathError> {
+    let link = datapath.netlink.link(name.as_str()).await?;
+    link.ok_or_else(|| DatapathError::NoInterface(name.clone()))
+}
+
+/// The values first, then the program: a program without values drops everything.
+async fn guard_interface(
+    datapath: &mut Datapath,
+    name: &HostInterface,
+    guard: &Guard,
+) -> Result<(), DatapathError> {
+    let link = existing(datapath, name).await?;
+    let entry = encode::interface(name, guard)?;
+    datapath.maps.interfaces.put(InterfaceKey { ifindex: link.index }, entry)?;
+    datapath.from_pod.put_on(&datapath.netlink, &link).await
+}
+
+async fn put_endpoint(
+    datapath: &mut Datapath,
+    addr: NetAddr,
+    endpoint: &Endpoint,
+) -> Result<(), DatapathError> {
+    let entry = match &endpoint.place {
+        Place::Here(name) => {
+            encode::endpoint_here(endpoint.mac, existing(datapath, name).await?.index)
+        }
+        Place::There(node) => encode::endpoint_there(endpoint.mac, *node)?,
+    };
+    datapath.maps.endpoints.put(addr.into(), entry)
+}
+
+async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {
+    let link = existing(datapath, name).await?;
+    match observe::guard(datapath, name, &link).await? {
+        Some(_) => datapath.netlink.raise(&link).await,
+        None => Err(DatapathError::NotGuarded(name.clone())),
+    }
+}
+
+/// The link first: as long as it is there, its program must be, too. Then what bears its name.
+async fn remove_interface(
+    datapath: &mut Datapath,
+    name: &HostInterface,
+) -> Result<(), DatapathError> {
+    interface::remove(&datapath.netlink, name).await?;
+    unpin(&datapath.pins.links().join(name.as_str()))?;
+    for (key, entry) in datapath.maps.interfaces.entries()? {
+        if encode::interface_name(&entry).as_ref() == Some(name) {
+            datapath.maps.interfaces.remove(key)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! The kernel's maps, typed. Entries go in and come out as they are; meaning is `encode`'s matter.
+
+use std::io;
+use std::path::Path;
+
+use atoll_abi::{
+    DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface, InterfaceKey, Peer, PeerKey,
+};
+use atoll_types::NetworkId;
+use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
+use bytemuck::Pod;
+
+use crate::error::{Attempt, DatapathError};
+
+/// How much was dropped for one reason in one network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropCount {
+    /// The network, or none for packets that could not be put to one.
+    pub network: Option<NetworkId>,
+    /// Why.
+    pub reason: DropReason,
+    /// How many packets since the maps were made; a batch that was not yet cut counts as one.
+    pub packets: u64,
+    /// How many bytes, from the Ethernet header on.
+    pub bytes: u64,
+}
+
+/// A map entry as aya wants it.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+struct Raw<T>(T);
+
+// SAFETY: `Raw` is transparent over a type that is plain bytes without padding.
+#[allow(unsafe_code, reason = "aya asks for its own marker of plain bytes")]
+unsafe impl<T: Pod> aya::Pod for Raw<T> {}
+
+/// A pinned hash map.
+pub(crate) struct Table<K: Pod, V: Pod> {
+    name: &'static str,
+    map: HashMap<MapData, Raw<K>, Raw<V>>,
+}
+
+/// All maps of a node.
+pub(crate) struct Maps {
+    pub(crate) interfaces: Table<InterfaceKey, Interface>,
+    pub(crate) endpoints: Table<EndpointKey, Endpoint>,
+    pub(crate) peers: Table<PeerKey, Peer>,
+    drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
+}
+
+/// Refuses pinned maps whose entries have other sizes than ours: a program that trusted them would
+/// read one field as another.
+pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
+    check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
+    check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
+    check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
+    check_shape::<DropKey, DropCounter>(&dir.join("drops"))
+}
+
+fn check_shape<K, V>(path: &Path) -> Result<(), DatapathError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let info = MapInfo::from_pin(path).attempt(|| format!("look at the map {}", path.display()))?;
+    let shape = |key, value| format!("keys of {key} and values of {value} bytes");
+    let found = shape(info.key_size() as usize, info.value_size() as usize);
+    let expected = shape(size_of::<K>(), size_of::<V>());
+    if found == expected {
+        return Ok(());
+    }
+    Err(DatapathError::WrongMap { path: path.to_owned(), found, expected })
+}
+
+impl Maps {
+    /// Opens the maps pinned in `dir`.
+    pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
+        let drops = pinned(dir, "drops")?;
+        let mut maps = Maps {
+            interfaces: Table::open(dir, "interfaces")?,
+            endpoints: Table::open(dir, "endpoints")?,
+            peers: Table::open(dir, "peers")?,
+            drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
+        };
+        maps.make_counters_of_no_network()?;
+        Ok(maps)
+    }
+
+    /// They take what the full map has no place for, so they must be there before it is full.
+    fn make_counters_of_no_network(&mut self) -> Result<(), DatapathError> {
+        let reasons = DropReason::ALL.iter().copied();
+        for key in reasons.map(|reason| Raw(DropKey::of_no_network(reason))) {
+            if !is_missing(&self.drops.get(&key, 0)) {
+                continue;
+            }
+            let cpus = aya::util::nr_cpus().map_err(|(_, error)| error);
+            let zeros = cpus
+                .and_then(|cpus| PerCpuValues::try_from(vec![Raw(DropCounter::default()); cpus]));
+            let zeros = zeros.attempt(|| "count the CPUs".into())?;
+            self.drops.insert(key, zeros, 0).attempt(|| "make a drop counter".into())?;
+        }
+        Ok(())
+    }
+
+    /// Everything that was ever dropped.
+    pub(crate) fn drops(&self) -> Result<Vec<DropCount>, DatapathError> {
+        let counted = self.drops.iter().filter_map(|entry| match entry {
+            Ok((key, values)) => drop_count(&key.0, values.iter().map(|value| value.0)).map(Ok),
+            Err(MapError::KeyNotFound) => None,
+            Err(error) => Some(Err(error)),
+        });
+        counted.collect::<Result<_, _>>().attempt(|| "read the drop counters".into())
+    }
+}
+
+fn drop_count(key: &DropKey, values: impl Iterator<Item = DropCounter>) -> Option<DropCount> {
+    let (packets, bytes) = values
+        .fold((0, 0), |(packets, bytes), value| (packets + value.packets, bytes + value.bytes));
+    (packets > 0).then(|| DropCount {
+        network: NetworkId::try_from(key.network).ok(),
+        reason: DropReason::from_number(key.reason),
+        packets,
+        bytes,
+    })
+}
+
+impl<K: Pod, V: Pod> Table<K, V> {
+    fn open(dir: &Path, name: &'static str) -> Result<Self, DatapathError> {
+        let map =
+            HashMap::try_from(pinned(dir, name)?).attempt(|| format!("use the map {name}"))?;
+        Ok(Table { name, map })
+    }
+
+    /// Puts an entry in, in place of what was there.
+    pub(crate) fn put(&mut self, key: K, value: V) -> Result<(), DatapathError> {
+        self.map.insert(Raw(key), Raw(value), 0).attempt(|| format!("write the map {}", self.name))
+    }
+
+    /// Takes an entry out; one that is gone already is as good.
+    pub(crate) fn remove(&mut self, key: K) -> Result<(), DatapathError> {
+        match self.map.remove(&Raw(key)) {
+            done if is_missing(&done) => Ok(()),
+            done => done.attempt(|| format!("remove from the map {}", self.name)),
+        }
+    }
+
+    /// The entry at `key`.
+    pub(crate) fn get(&self, key: K) -> Result<Option<V>, DatapathError> {
+        match self.map.get(&Raw(key), 0) {
+            found if is_missing(&found) => Ok(None),
+            found => Ok(Some(found.attempt(|| format!("read the map {}", self.name))?.0)),
+        }
+    }
+
+    /// All entries. One that is removed meanwhile may or may not be among them.
+    pub(crate) fn entries(&self) -> Result<Vec<(K, V)>, DatapathError> {
+        let there = self.map.iter().filter(|entry| !is_missing(entry));
+        let plain = there.map(|entry| entry.map(|(key, value)| (key.0, value.0)));
+        plain.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
+    }
+}
+
+fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
+    let path = dir.join(name);
+    MapData::from_pin(&path)
+        .and_then(Map::from_map_data)
+        .attempt(|| format!("open the map {}", path.display()))
+}
+
+fn is_missing<T>(result: &Result<T, MapError>) -> bool {
+    match result {
+        Err(MapError::KeyNotFound) => true,
+        Err(MapError::SyscallError(error)) => error.io_error.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_all_cpus_are_added_up() {
+        let key = DropKey { network: 7, reason: DropReason::SpoofedMac.number() };
+        let values =
+            [DropCounter { packets: 1, bytes: 60 }, DropCounter { packets: 2, bytes: 120 }];
+        let count = drop_count(&key, values.into_iter()).unwrap();
+        assert_eq!((count.packets, count.bytes), (3, 180));
+        assert_eq!(count.network, NetworkId::try_from(7).ok());
+        assert_eq!(count.reason, DropReason::SpoofedMac);
+    }
+
+    #[test]
+    fn counters_at_zero_and_networks_at_none_are_told_apart() {
+        let key = DropKey::of_no_network(DropReason::OverlayStranger);
+        assert_eq!(drop_count(&key, [DropCounter::default()].into_iter()), None);
+        let one = DropCounter { packets: 1, bytes: 60 };
+        assert_eq!(drop_count(&key, [one].into_iter()).unwrap().network, None);
+    }
+}

@@ -1,0 +1,206 @@
+//! Links, addresses and routes of one network namespace, over one netlink socket.
+//!
+//! The socket belongs to the namespace of the thread that opened it and stays there. Functions
+//! here do one thing each and decide nothing.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use futures::{StreamExt, TryStreamExt};
+use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcMessage, TcOption};
+use nix::errno::Errno;
+use rtnetlink::{Handle, LinkUnspec};
+use tokio::task::JoinHandle;
+
+use crate::error::{Attempt, DatapathError};
+
+/// A netlink socket and the task that reads it.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    pub(crate) handle: Handle,
+    reader: JoinHandle<()>,
+}
+
+/// What we want to know of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) up: bool,
+    pub(crate) mtu: u32,
+    pub(crate) kind: Kind,
+    pub(crate) mac: Vec<u8>,
+    /// The other side of a veth pair, by its index in its own namespace.
+    pub(crate) peer: Option<u32>,
+}
+
+/// The kinds of link that concern us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Veth,
+    Vxlan { external: bool, port: Option<u16> },
+    Other,
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Netlink {
+    /// Opens a socket in the current thread's network namespace.
+    pub(crate) fn open() -> Result<Self, DatapathError> {
+        let (connection, handle, _) =
+            rtnetlink::new_connection().attempt(|| "open a netlink socket".into())?;
+        Ok(Netlink { handle, reader: tokio::spawn(connection) })
+    }
+
+    /// The link called `name`, if there is one.
+    pub(crate) async fn link(&self, name: &str) -> Result<Option<Link>, DatapathError> {
+        let mut found = Box::pin(self.handle.link().get().match_name(name).execute());
+        match found.try_next().await {
+            Ok(message) => Ok(message.map(Link::from)),
+            Err(error) if is(&error, Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error).attempt(|| format!("look up link {name}")),
+        }
+    }
+
+    /// All links.
+    pub(crate) async fn links(&self) -> Result<Vec<Link>, DatapathError> {
+        let all = self.handle.link().get().execute().map_ok(Link::from);
+        all.try_collect().await.attempt(|| "list links".into())
+    }
+
+    /// The link that has `address`.
+    pub(crate) async fn link_with_address(
+        &self,
+        address: Ipv4Addr,
+    ) -> Result<Option<Link>, DatapathError> {
+        let wanted = AddressAttribute::Address(IpAddr::V4(address));
+        let mut all = Box::pin(self.handle.address().get().execute());
+        let mut owner = None;
+        while let Some(message) = all.next().await {
+            let message = message.attempt(|| "list addresses".into())?;
+            if message.attributes.contains(&wanted) {
+                owner = Some(message.header.index);
+            }
+        }
+        Ok(self.links().await?.into_iter().find(|link| Some(link.index) == owner))
+    }
+
+    /// Makes a link.
+    pub(crate) async fn add(&self, message: LinkMessage) -> Result<(), rtnetlink::Error> {
+        self.handle.link().add(message).execute().await
+    }
+
+    /// Changes a link.
+    pub(crate) async fn set(&self, message: LinkMessage) -> Result<(), DatapathError> {
+        let index = message.header.index;
+        self.handle.link().set(message).execute().await.attempt(|| format!("change link {index}"))
+    }
+
+    /// Sets a link up.
+    pub(crate) async fn raise(&self, link: &Link) -> Result<(), DatapathError> {
+        let message = LinkUnspec::new_with_index(link.index).up().build();
+        let done = self.handle.link().set(message).execute().await;
+        done.attempt(|| format!("set link {} up", link.name))
+    }
+
+    /// Removes a link; one that is gone already is as good.
+    pub(crate) async fn remove(&self, link: &Link) -> Result<(), DatapathError> {
+        match self.handle.link().del(link.index).execute().await {
+            Err(error) if is(&error, Errno::ENODEV) => Ok(()),
+            done => done.attempt(|| format!("remove link {}", link.name)),
+        }
+    }
+
+    /// The id of the BPF program in the filter with `priority` on a link's ingress.
+    pub(crate) async fn ingress_program(
+        &self,
+        link: &Link,
+        priority: u16,
+    ) -> Result<Option<u32>, DatapathError> {
+        let index = i32::try_from(link.index).attempt(|| format!("use index {}", link.index))?;
+        let all = self.handle.traffic_filter(index).get().ingress().execute();
+        let found: Result<Vec<TcMessage>, _> = all.try_collect().await;
+        let filters = match found {
+            Err(error) if is(&error, Errno::EINVAL) => vec![],
+            found => found.attempt(|| format!("list the filters of link {}", link.name))?,
+        };
+        Ok(filters.iter().filter(|filter| has_priority(filter, priority)).find_map(program_of))
+    }
+}
+
+/// Whether the kernel's answer was `errno`.
+pub(crate) fn is(error: &rtnetlink::Error, errno: Errno) -> bool {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.raw_code() == -(errno as i32),
+        _ => false,
+    }
+}
+
+impl From<LinkMessage> for Link {
+    fn from(message: LinkMessage) -> Self {
+        let mut link = Link {
+            index: message.header.index,
+            name: String::new(),
+            up: message.header.flags.contains(LinkFlags::Up),
+            mtu: 0,
+            kind: Kind::Other,
+            mac: vec![],
+            peer: None,
+        };
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name = name,
+                LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+                LinkAttribute::LinkInfo(infos) => link.kind = Kind::of(&infos),
+                LinkAttribute::Address(mac) => link.mac = mac,
+                LinkAttribute::Link(peer) => link.peer = Some(peer),
+                _ => {}
+            }
+        }
+        link
+    }
+}
+
+impl Kind {
+    fn of(infos: &[LinkInfo]) -> Self {
+        let is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));
+        let vxlan = infos.iter().find_map(|info| match info {
+            LinkInfo::Data(InfoData::Vxlan(settings)) => Some(settings),
+            _ => None,
+        });
+        match vxlan {
+            Some(settings) => Kind::Vxlan {
+                external: settings.contains(&InfoVxlan::CollectMetadata(true)),
+                port: settings.iter().find_map(|setting| match setting {
+                    InfoVxlan::Port(port) => Some(*port),
+                    _ => None,
+                }),
+            },
+            None if is_veth => Kind::Veth,
+            None => Kind::Other,
+        }
+    }
+}
+
+fn has_priority(filter: &TcMessage, priority: u16) -> bool {
+    filter.header.info >> 16 == u32::from(priority)
+}
+
+/// The id of the program in a BPF filter.
+fn program_of(filter: &TcMessage) -> Option<u32> {
+    let options = filter.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Options(options) => Some(options),
+        _ => None,
+    })?;
+    options.iter().find_map(|option| match option {
+        TcOption::Bpf(TcFilterBpfOption::ProgId(id)) => Some(*id),
+        _ => None,
+    })
+}

@@ -1,0 +1,82 @@
+//! What the kernel has, in the plan's words.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use atoll_abi as abi;
+use atoll_plan::{Guard, HostInterface, Observed, ObservedInterface};
+
+use crate::Datapath;
+use crate::encode;
+use crate::error::DatapathError;
+use crate::netlink::{Kind, Link};
+
+/// Reads links, pins and maps. Nothing is changed.
+pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathError> {
+    let links = our_links(datapath.netlink.links().await?);
+    let names = links.iter().map(|(name, link)| (link.index, name.clone())).collect();
+    Ok(Observed {
+        peers: peers(datapath)?,
+        interfaces: interfaces(datapath, &links).await?,
+        endpoints: endpoints(datapath, &names)?,
+    })
+}
+
+/// The host sides of pods' interfaces, by name.
+pub(crate) fn our_links(links: Vec<Link>) -> BTreeMap<HostInterface, Link> {
+    let veths = links.into_iter().filter(|link| link.kind == Kind::Veth);
+    veths.filter_map(|link| Some((link.name.parse().ok()?, link))).collect()
+}
+
+fn peers(datapath: &Datapath) -> Result<std::collections::BTreeSet<IpAddr>, DatapathError> {
+    let entries = datapath.maps.peers.entries()?;
+    Ok(entries.into_iter().map(|(key, _)| key.address.into()).collect())
+}
+
+fn endpoints(
+    datapath: &Datapath,
+    names: &BTreeMap<u32, HostInterface>,
+) -> Result<BTreeMap<atoll_types::NetAddr, Option<atoll_plan::Endpoint>>, DatapathError> {
+    let entries = datapath.maps.endpoints.entries()?.into_iter();
+    let decode = |(key, value): (abi::EndpointKey, abi::Endpoint)| {
+        Some((encode::net_addr(&key)?, encode::endpoint(&value, names)))
+    };
+    Ok(entries.filter_map(decode).collect())
+}
+
+/// Links, and remains of links: a pin or a map entry that bears the name of one.
+async fn interfaces(
+    datapath: &Datapath,
+    links: &BTreeMap<HostInterface, Link>,
+) -> Result<BTreeMap<HostInterface, ObservedInterface>, DatapathError> {
+    let mut seen = remains(datapath)?;
+    for (name, link) in links {
+        let guard = guard(datapath, name, link).await?;
+        seen.insert(name.clone(), ObservedInterface { exists: true, up: link.up, guard });
+    }
+    Ok(seen)
+}
+
+fn remains(
+    datapath: &Datapath,
+) -> Result<BTreeMap<HostInterface, ObservedInterface>, DatapathError> {
+    let entries = datapath.maps.interfaces.entries()?.into_iter();
+    let of_maps = entries.filter_map(|(_, entry)| encode::interface_name(&entry));
+    let of_pins = datapath.pins.pinned_links()?.into_iter().filter_map(|name| name.parse().ok());
+    Ok(of_maps.chain(of_pins).map(|name| (name, ObservedInterface::default())).collect())
+}
+
+/// What is enforced on a link: our program is on it, and the entry is for this very link.
+pub(crate) async fn guard(
+    datapath: &Datapath,
+    name: &HostInterface,
+    link: &Link,
+) -> Result<Option<Guard>, DatapathError> {
+    let entry = datapath.maps.interfaces.get(abi::InterfaceKey { ifindex: link.index })?;
+    let Some(entry) = entry.filter(|entry| encode::interface_name(entry).as_ref() == Some(name))
+    else {
+        return Ok(None);
+    };
+    let in_force = datapath.from_pod.is_on(&datapath.netlink, link).await?;
+    Ok(in_force.then(|| encode::guard(&entry)).flatten())
+}

@@ -1,0 +1,216 @@
+//! One kernel program: loaded once, attached to many links.
+//!
+//! The rule: a link that has a program never loses it for a moment. A newer program takes the
+//! older one's place in one step; nothing is detached in order to be replaced.
+
+use std::fmt;
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::tc::{
+    self, NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions,
+};
+use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcError, TcHandle};
+use aya::{Ebpf, EbpfLoader};
+use nix::errno::Errno;
+
+use crate::config::Attachment;
+use crate::error::{Attempt, DatapathError};
+use crate::netlink::{Link, Netlink};
+use crate::pins::unpin;
+
+/// The place of our filter among those of a link. It is fixed, so that it is found again.
+const FILTER_PRIORITY: u16 = 1;
+const FILTER_HANDLE: TcHandle = TcHandle::new(0, 1);
+
+/// What the programs are told at load time; each lives in a constant of that name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Constants {
+    pub(crate) overlay_ifindex: u32,
+    pub(crate) underlay_ipv4: u32,
+    pub(crate) pod_mtu: u32,
+}
+
+/// A loaded program.
+pub(crate) struct Program {
+    name: &'static str,
+    object: Ebpf,
+    id: u32,
+    attachment: Attachment,
+    links: PathBuf,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Program({} {} by {:?})", self.name, self.id, self.attachment)
+    }
+}
+
+impl Program {
+    /// Loads the program `name` out of `object`, with the maps pinned in `maps` (made there when
+    /// they are missing). Its links will be pinned in `links`.
+    pub(crate) fn load(
+        name: &'static str,
+        object: &[u8],
+        constants: &Constants,
+        attachment: Attachment,
+        (maps, links): (&Path, PathBuf),
+    ) -> Result<Self, DatapathError> {
+        let loaded = EbpfLoader::new()
+            .default_map_pin_directory(maps)
+            .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, false)
+            .override_global("UNDERLAY_IPV4", &constants.underlay_ipv4, false)
+            .override_global("POD_MTU", &constants.pod_mtu, false)
+            .load(object);
+        let mut object = loaded.attempt(|| format!("load the maps of program {name}"))?;
+        let program = classifier(&mut object, name)?;
+        program.load().attempt(|| format!("load program {name} into the kernel"))?;
+        let id = program.info().attempt(|| format!("look at program {name}"))?.id();
+        Ok(Program { name, object, id, attachment, links })
+    }
+
+    /// Whether exactly this program is on the link.
+    pub(crate) async fn is_on(
+        &self,
+        netlink: &Netlink,
+        link: &Link,
+    ) -> Result<bool, DatapathError> {
+        let found = match self.attachment {
+            Attachment::Tcx if !self.pin(link).exists() => return Ok(false),
+            Attachment::Tcx => tcx_programs(link)?,
+            Attachment::Clsact => filter_on(netlink, link).await?.into_iter().collect(),
+        };
+        Ok(found.contains(&self.id))
+    }
+
+    /// Whether a program of ours, this or an older one, was put on the link.
+    pub(crate) async fn was_on(
+        &self,
+        netlink: &Netlink,
+        link: &Link,
+    ) -> Result<bool, DatapathError> {
+        match self.attachment {
+            Attachment::Tcx => Ok(self.pin(link).exists()),
+            Attachment::Clsact => Ok(filter_on(netlink, link).await?.is_some()),
+        }
+    }
+
+    /// Puts the program on the link's ingress, in the place of an older one if there is one.
+    pub(crate) async fn put_on(
+        &mut self,
+        netlink: &Netlink,
+        link: &Link,
+    ) -> Result<(), DatapathError> {
+        match self.attachment {
+            Attachment::Tcx => self.put_tcx(link),
+            Attachment::Clsact => {
+                let occupied = filter_on(netlink, link).await?.is_some();
+                self.put_filter(link, occupied)
+            }
+        }
+    }
+
+    fn put_tcx(&mut self, link: &Link) -> Result<(), DatapathError> {
+        let pin = self.pin(link);
+        if let Some(older) = pinned_on(&pin, link)? {
+            return self.replace(older, link);
+        }
+        unpin(&pin)?;
+        let attempt = || format!("attach program {} to link {}", self.name, link.name);
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let program = classifier(&mut self.object, self.name)?;
+        let attached = program.attach_with_options(&link.name, TcAttachType::Ingress, options);
+        let fd = take_fd(program, attached.attempt(attempt)?)?;
+        fd.pin(&pin).attempt(|| format!("pin the program link {}", pin.display()))?;
+        Ok(())
+    }
+
+    fn replace(&mut self, older: FdLink, link: &Link) -> Result<(), DatapathError> {
+        let attempt = || format!("replace program {} on link {}", self.name, link.name);
+        let older: SchedClassifierLink = older.try_into().attempt(attempt)?;
+        let program = classifier(&mut self.object, self.name)?;
+        let replaced = program.attach_to_link(older).attempt(attempt)?;
+        take_fd(program, replaced)?;
+        Ok(())
+    }
+
+    /// A filter lives as long as its link, so aya's handle to it, which would detach it, is given
+    /// up.
+    fn put_filter(&mut self, link: &Link, occupied: bool) -> Result<(), DatapathError> {
+        let attempt = || format!("attach program {} to link {}", self.name, link.name);
+        make_room_for_filters(link)?;
+        let program = classifier(&mut self.object, self.name)?;
+        let ingress = TcAttachType::Ingress;
+        let put = if occupied {
+            let older = SchedClassifierLink::attached(
+                &link.name,
+                ingress,
+                FILTER_PRIORITY,
+                FILTER_HANDLE,
+                None,
+            );
+            program.attach_to_link(older.attempt(attempt)?)
+        } else {
+            let options =
+                NlOptions { priority: FILTER_PRIORITY, handle: FILTER_HANDLE, classid: None };
+            program.attach_with_options(&link.name, ingress, TcAttachOptions::Netlink(options))
+        };
+        let taken = program.take_link(put.attempt(attempt)?).attempt(attempt)?;
+        mem::forget(taken);
+        Ok(())
+    }
+
+    fn pin(&self, link: &Link) -> PathBuf {
+        self.links.join(&link.name)
+    }
+}
+
+fn classifier<'a>(
+    object: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut SchedClassifier, DatapathError> {
+    let program = object.program_mut(name).ok_or(std::io::ErrorKind::NotFound);
+    let program =
+        program.map_err(std::io::Error::from).attempt(|| format!("find program {name}"))?;
+    program.try_into().attempt(|| format!("use program {name} as a classifier"))
+}
+
+/// The pinned program link, if it is one that is in force on `link`: the pin outlives a link that
+/// is removed, and a new link may have the same name.
+fn pinned_on(pin: &Path, link: &Link) -> Result<Option<FdLink>, DatapathError> {
+    if !pin.exists() {
+        return Ok(None);
+    }
+    let attempt = || format!("open the program link {}", pin.display());
+    let pinned = FdLink::from(PinnedLink::from_pin(pin).attempt(attempt)?);
+    let program = pinned.info().attempt(attempt)?.program_id();
+    Ok(tcx_programs(link)?.contains(&program).then_some(pinned))
+}
+
+fn tcx_programs(link: &Link) -> Result<Vec<u32>, DatapathError> {
+    let (_, programs) = SchedClassifier::query_tcx(&link.name, TcAttachType::Ingress)
+        .attempt(|| format!("list the programs of link {}", link.name))?;
+    Ok(programs.iter().map(ProgramInfo::id).collect())
+}
+
+async fn filter_on(netlink: &Netlink, link: &Link) -> Result<Option<u32>, DatapathError> {
+    netlink.ingress_program(link, FILTER_PRIORITY).await
+}
+
+fn take_fd(
+    program: &mut SchedClassifier,
+    id: SchedClassifierLinkId,
+) -> Result<FdLink, DatapathError> {
+    let attempt = || "take over a program link".to_owned();
+    program.take_link(id).attempt(attempt)?.try_into().attempt(attempt)
+}
+
+fn make_room_for_filters(link: &Link) -> Result<(), DatapathError> {
+    match tc::qdisc_add_clsact(&link.name) {
+        Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(Errno::EEXIST as i32) => {
+            Ok(())
+        }
+        done => done.attempt(|| format!("add clsact to link {}", link.name)),
+    }
+}

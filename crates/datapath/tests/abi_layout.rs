@@ -1,0 +1,89 @@
+//! The C side of what kernel and agent share (`bpf/abi.h`) has the same sizes, offsets and numbers
+//! as the Rust side (`atoll-abi`). The C compiler is the judge: one assertion per fact.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::mem::offset_of;
+use std::process::Command;
+
+use atoll_abi::{
+    Address, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, INTERFACE_NAME_BYTES,
+    Interface, InterfaceKey, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+};
+use atoll_types::MacAddr;
+
+/// Assertions that struct `$c` is like `$rust`, field by field.
+macro_rules! same_layout {
+    ($rust:ty, $c:literal, $($field:ident),+) => {{
+        let mut facts = vec![format!("sizeof(struct {}) == {}", $c, size_of::<$rust>())];
+        $(facts.push(format!(
+            "__builtin_offsetof(struct {}, {}) == {}",
+            $c, stringify!($field), offset_of!($rust, $field)
+        ));)+
+        facts
+    }};
+}
+
+fn structs() -> Vec<String> {
+    [
+        same_layout!(InterfaceKey, "interface_key", ifindex),
+        same_layout!(Interface, "interface", network, mac, source_count, name, sources),
+        same_layout!(EndpointKey, "endpoint_key", network, address),
+        same_layout!(Endpoint, "endpoint", ifindex, node, mac, reserved),
+        same_layout!(PeerKey, "peer_key", address),
+        same_layout!(Peer, "peer", reserved),
+        same_layout!(DropKey, "drop_key", network, reason),
+        same_layout!(DropCounter, "drop_counter", packets, bytes),
+        vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn numbers() -> Vec<String> {
+    let c_name = |reason: &DropReason| reason.name().replace('-', "_").to_uppercase();
+    let reasons = DropReason::ALL.iter();
+    let mut facts: Vec<String> =
+        reasons.map(|reason| format!("DROP_{} == {}", c_name(reason), reason.number())).collect();
+    facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
+    facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
+    facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
+    facts
+}
+
+fn compiles(facts: &[String]) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("facts.c");
+    let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
+    let text = format!("#include \"abi.h\"\n{}", assertions.collect::<String>());
+    std::fs::write(&source, text).unwrap();
+    let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
+    let architecture = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(clang)
+        .args(["--target=bpf", "-fsyntax-only", "-I", include, &architecture])
+        .arg(&source)
+        .output()
+        .expect("clang, which also built the programs");
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn both_sides_have_the_same_sizes_offsets_and_numbers() {
+    compiles(&[structs(), numbers()].concat()).unwrap();
+}
+
+#[test]
+fn a_difference_would_be_found() {
+    let wrong = format!("sizeof(struct endpoint) == {}", size_of::<Endpoint>() + 1);
+    assert!(compiles(&[wrong]).is_err());
+}
+
+#[test]
+fn both_sides_have_the_same_gateway() {
+    let header = include_str!("../bpf/abi.h");
+    let bytes = MacAddr::GATEWAY.octets().map(|byte| format!("0x{byte:02x}")).join(", ");
+    assert!(header.contains(&format!("#define GATEWAY_MAC {{ {bytes} }}")), "{bytes}");
+}

@@ -1,0 +1,245 @@
+//! Nodes and pods for a test: each a namespace, nodes connected by veths, all gone with the value.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use atoll_datapath::{Attachment, Datapath, DatapathConfig, DropReason};
+use atoll_plan::{
+    Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
+    Step, diff,
+};
+use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
+use atoll_types::{MacAddr, NetAddr, NetworkId};
+
+pub(crate) const OVERLAY_PORT: u16 = 4789;
+
+/// What lives on a node's own thread.
+pub(crate) struct State {
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) bpf: BpfFileSystem,
+    pub(crate) config: DatapathConfig,
+    pub(crate) attachment: Attachment,
+    pub(crate) datapath: Option<Datapath>,
+}
+
+/// A node: its namespace, its thread, and what it should look like.
+pub(crate) struct Node {
+    pub(crate) namespace: Namespace,
+    pub(crate) underlay: Ipv4Addr,
+    pub(crate) plan: Mutex<NodePlan>,
+    worker: Worker<State>,
+}
+
+/// A pod: its namespace and who it is.
+pub(crate) struct Pod {
+    pub(crate) namespace: Namespace,
+    pub(crate) host_side: HostInterface,
+    pub(crate) network: NetworkId,
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) mac: MacAddr,
+}
+
+/// Nodes that can reach each other.
+pub(crate) struct Fabric {
+    pub(crate) nodes: Vec<Node>,
+    attached: AtomicU32,
+}
+
+pub(crate) fn network(number: u32) -> NetworkId {
+    NetworkId::try_from(number).unwrap()
+}
+
+impl State {
+    fn start(underlay: Ipv4Addr, attachment: Attachment) -> Self {
+        let bpf = BpfFileSystem::mount_for_this_thread();
+        let bpf_root = bpf.path().join("node");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let config = DatapathConfig { bpf_root, underlay, overlay_port: OVERLAY_PORT };
+        let mut state = State { runtime, bpf, config, attachment, datapath: None };
+        state.open();
+        state
+    }
+
+    /// Opens the datapath anew, as after a crash.
+    pub(crate) fn open(&mut self) {
+        self.datapath = None;
+        let opening = Datapath::open_with(&self.config, self.attachment);
+        self.datapath = Some(self.runtime.block_on(opening).unwrap());
+    }
+
+    pub(crate) fn apply(&mut self, step: &Step) -> Result<(), atoll_datapath::StepError> {
+        self.runtime.block_on(self.datapath.as_mut().unwrap().apply(step))
+    }
+
+    pub(crate) fn observe(&self) -> Observed {
+        self.runtime.block_on(self.datapath.as_ref().unwrap().observe()).unwrap()
+    }
+}
+
+impl Node {
+    /// Runs `job` on the node's thread.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> T {
+        self.worker.run(job)
+    }
+
+    /// Observes, compares with the plan and does what is missing; gives the steps it took.
+    pub(crate) fn converge(&self) -> Vec<Step> {
+        let desired = self.plan.lock().unwrap().clone();
+        self.run(move |state| {
+            let steps = diff(&desired, &state.observe());
+            steps.iter().for_each(|step| state.apply(step).unwrap());
+            steps
+        })
+    }
+
+    pub(crate) fn observe(&self) -> Observed {
+        self.run(|state| state.observe())
+    }
+
+    /// What `observe` must say when everything is as planned.
+    pub(crate) fn planned(&self) -> Observed {
+        let plan = self.plan.lock().unwrap();
+        let interface = |wanted: &PodInterface| ObservedInterface {
+            exists: true,
+            up: true,
+            guard: Some(wanted.guard.clone()),
+        };
+        let interfaces = plan.interfaces.iter();
+        let endpoints = plan.endpoints.iter();
+        Observed {
+            peers: plan.peers.clone(),
+            interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
+            endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
+        }
+    }
+
+    /// Packets of a network dropped here for a reason.
+    pub(crate) fn dropped(&self, network: Option<NetworkId>, reason: DropReason) -> u64 {
+        let drops = self.run(|state| state.datapath.as_ref().unwrap().drops().unwrap());
+        let counted = drops.iter().filter(|drop| drop.network == network && drop.reason == reason);
+        counted.map(|drop| drop.packets).sum()
+    }
+}
+
+impl Pod {
+    /// The pod's address as others look it up.
+    pub(crate) fn addr(&self) -> NetAddr {
+        NetAddr::new(self.network, self.ip.into())
+    }
+
+    /// A raw socket on the pod's interface.
+    pub(crate) fn packets(&self) -> PacketSocket {
+        self.namespace.run(|| PacketSocket::open("eth0").unwrap())
+    }
+
+    pub(crate) fn guard(&self) -> Guard {
+        Guard { network: self.network, mac: self.mac, ips: [self.ip.into()].into() }
+    }
+
+    pub(crate) fn interface(&self) -> PodInterface {
+        PodInterface {
+            sandbox: self.namespace.path(),
+            name: "eth0".into(),
+            description: format!("test/{} eth0", self.ip),
+            mtu: 1450,
+            guard: self.guard(),
+        }
+    }
+}
+
+impl Fabric {
+    /// This many nodes, with their datapaths open.
+    pub(crate) fn of(nodes: u8) -> Self {
+        Self::attached_by(nodes, Attachment::Tcx)
+    }
+
+    /// One node, or two with a veth between them.
+    pub(crate) fn attached_by(count: u8, attachment: Attachment) -> Self {
+        let namespaces: Vec<_> = (0..count).map(|_| Namespace::new()).collect();
+        connect(&namespaces);
+        let nodes: Vec<_> = (1..=count)
+            .zip(namespaces)
+            .map(|(number, namespace)| start(number, namespace, attachment))
+            .collect();
+        let fabric = Fabric { nodes, attached: AtomicU32::new(0) };
+        fabric.introduce();
+        fabric
+    }
+
+    /// Makes every node know the others.
+    fn introduce(&self) {
+        for node in &self.nodes {
+            let others = self.nodes.iter().map(|other| other.underlay);
+            let others = others.filter(|other| *other != node.underlay).map(IpAddr::V4);
+            node.plan.lock().unwrap().peers.extend(others);
+        }
+    }
+
+    /// A pod on the node at `place`, in every node's plan but not yet in any kernel.
+    pub(crate) fn planned_pod(&self, place: usize, network: NetworkId, ip: &str) -> Pod {
+        let number = self.attached.fetch_add(1, Ordering::Relaxed);
+        let ip: Ipv4Addr = ip.parse().unwrap();
+        let pod = Pod {
+            namespace: Namespace::new(),
+            host_side: HostInterface::for_attachment(&format!("container-{number}"), "eth0"),
+            network,
+            ip,
+            mac: MacAddr::for_ip(ip.into()),
+        };
+        let here = self.nodes[place].underlay;
+        for node in &self.nodes {
+            let is_here = node.underlay == here;
+            let there = Place::There(here.into());
+            let at = if is_here { Place::Here(pod.host_side.clone()) } else { there };
+            let mut plan = node.plan.lock().unwrap();
+            plan.endpoints.insert(pod.addr(), Endpoint { mac: pod.mac, place: at });
+            if is_here {
+                plan.interfaces.insert(pod.host_side.clone(), pod.interface());
+            }
+        }
+        pod
+    }
+
+    /// A pod that can speak.
+    pub(crate) fn pod(&self, place: usize, network: NetworkId, ip: &str) -> Pod {
+        let pod = self.planned_pod(place, network, ip);
+        self.converge();
+        pod
+    }
+
+    pub(crate) fn converge(&self) {
+        self.nodes.iter().for_each(|node| drop(node.converge()));
+    }
+}
+
+fn underlay(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 77, number)
+}
+
+/// One node gets an uplink to nowhere, two get one to each other.
+fn connect(namespaces: &[Namespace]) {
+    let first = &namespaces[0];
+    match namespaces {
+        [_] => drop(first.ip("link add uplink type veth peer name nowhere")),
+        [_, second] => {
+            let other = second.path();
+            let peer = format!("peer name uplink netns {}", other.display());
+            first.ip(&format!("link add uplink type veth {peer}"));
+        }
+        _ => panic!("a fabric has one or two nodes"),
+    }
+    for (number, namespace) in (1..).zip(namespaces) {
+        namespace.ip(&format!("address add {}/24 dev uplink", underlay(number)));
+        namespace.ip("link set uplink up");
+    }
+}
+
+fn start(number: u8, namespace: Namespace, attachment: Attachment) -> Node {
+    let underlay = underlay(number);
+    let worker = Worker::start(&namespace, move || State::start(underlay, attachment));
+    Node { namespace, underlay, plan: Mutex::default(), worker }
+}

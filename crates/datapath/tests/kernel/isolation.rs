@@ -1,0 +1,148 @@
+//! Networks with the same addresses work side by side and never meet.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
+use atoll_datapath::{Attachment, DropReason};
+use atoll_testkit::{Namespace, eventually};
+
+use crate::fabric::{Fabric, Pod, network};
+use crate::talk::{BRIEF, LIMIT, connect, converse, listen, ping, udp};
+
+const ACME: u32 = 100;
+const GLOBEX: u32 = 200;
+
+/// The same pair of addresses in both networks, the second of each on the last node.
+fn twins(fabric: &Fabric) -> [[Pod; 2]; 2] {
+    let last = fabric.nodes.len() - 1;
+    [ACME, GLOBEX]
+        .map(network)
+        .map(|network| [fabric.pod(0, network, "10.0.0.1"), fabric.pod(last, network, "10.0.0.2")])
+}
+
+fn within_each_network_all_talk(fabric: &Fabric) {
+    for [one, other] in &twins(fabric) {
+        converse(one, other);
+        converse(other, one);
+    }
+}
+
+#[test]
+fn two_networks_with_equal_addresses_work_on_one_node() {
+    within_each_network_all_talk(&Fabric::of(1));
+}
+
+#[test]
+fn two_networks_with_equal_addresses_work_across_nodes() {
+    within_each_network_all_talk(&Fabric::of(2));
+}
+
+#[test]
+fn both_work_with_filters_of_older_kernels() {
+    within_each_network_all_talk(&Fabric::attached_by(1, Attachment::Clsact));
+    within_each_network_all_talk(&Fabric::attached_by(2, Attachment::Clsact));
+}
+
+/// An address that only the other network has cannot be reached, by any protocol.
+fn nothing_passes_across(fabric: &Fabric) {
+    let last = fabric.nodes.len() - 1;
+    let insider = fabric.pod(0, network(ACME), "10.0.0.1");
+    let outsider = fabric.pod(last, network(GLOBEX), "10.0.0.9");
+    let heard = outsider.packets();
+    let _listener = listen(&outsider, 80);
+    let target = SocketAddr::from((outsider.ip, 80));
+    connect(&insider, 0, target, BRIEF).unwrap_err();
+    udp(&insider, 0).send_to(b"hello?", target).unwrap();
+    assert!(!ping(&insider, outsider.ip, BRIEF));
+    eventually("TCP, UDP and ICMP were dropped", || {
+        let dropped = fabric.nodes[0].dropped(Some(insider.network), DropReason::NoEndpoint);
+        (dropped >= 3).then_some(())
+    });
+    assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn nothing_passes_between_networks_on_one_node() {
+    nothing_passes_across(&Fabric::of(1));
+}
+
+#[test]
+fn nothing_passes_between_networks_across_nodes() {
+    nothing_passes_across(&Fabric::of(2));
+}
+
+/// Both networks use the very same five-tuple at the same time; each hears only its own.
+fn equal_tuples_at_once(fabric: &Fabric) {
+    let twins = twins(fabric);
+    let talks = twins.each_ref().map(|[client, server]| {
+        let listener = listen(server, 7000);
+        let ours = connect(client, 5000, (server.ip, 7000).into(), LIMIT).unwrap();
+        let (theirs, peer) = listener.accept().unwrap();
+        assert_eq!(peer, SocketAddr::from((client.ip, 5000)));
+        (ours, theirs)
+    });
+    for (name, (ours, _)) in ["acme", "glbx"].iter().zip(&talks) {
+        (&mut &*ours).write_all(name.as_bytes()).unwrap();
+    }
+    for (name, (_, theirs)) in ["acme", "glbx"].iter().zip(&talks) {
+        let mut heard = [0; 4];
+        (&mut &*theirs).read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, name.as_bytes());
+    }
+}
+
+#[test]
+fn equal_tuples_in_two_networks_are_two_connections_on_one_node() {
+    equal_tuples_at_once(&Fabric::of(1));
+}
+
+#[test]
+fn equal_tuples_in_two_networks_are_two_connections_across_nodes() {
+    equal_tuples_at_once(&Fabric::of(2));
+}
+
+#[test]
+fn checksums_are_right_with_every_offload_off() {
+    let fabric = Fabric::of(2);
+    let network = network(ACME);
+    let pods = [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
+        .map(|(place, ip)| fabric.pod(place, network, ip));
+    pods.iter().for_each(|pod| switch_offloads_off(&pod.namespace, "eth0"));
+    for node in &fabric.nodes {
+        ["uplink", "atoll-vx"].iter().for_each(|link| switch_offloads_off(&node.namespace, link));
+    }
+    for other in &pods[1..] {
+        let seen = other.packets();
+        converse(&pods[0], other);
+        let frames = seen.received().unwrap();
+        assert!(frames.len() > 30, "{} frames of a long talk", frames.len());
+        frames.iter().for_each(|frame| assert_checksums(frame));
+    }
+}
+
+/// Offloads leave checksums unfinished and glue packets together again.
+fn switch_offloads_off(namespace: &Namespace, link: &str) {
+    let features = ["tx", "rx", "tso", "gso", "gro"].into_iter().flat_map(|it| [it, "off"]);
+    let arguments: Vec<_> = ["-K", link].into_iter().chain(features).collect();
+    let output = namespace.command("ethtool", &arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn assert_checksums(frame: &[u8]) {
+    use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+    let packet = SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(NetSlice::Ipv4(ip)) = &packet.net else { return };
+    let header = ip.header().to_header();
+    assert_eq!(header.header_checksum, header.calc_header_checksum());
+    match &packet.transport {
+        Some(TransportSlice::Tcp(tcp)) => {
+            let (right, payload) = (tcp.to_header(), tcp.payload());
+            assert_eq!(right.checksum, right.calc_checksum_ipv4(&header, payload).unwrap());
+        }
+        Some(TransportSlice::Udp(udp)) => {
+            let (right, payload) = (udp.to_header(), udp.payload());
+            assert_eq!(right.checksum, right.calc_checksum_ipv4(&header, payload).unwrap());
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,335 @@
+//! Openings, crashes, repairs and removal.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use atoll_datapath::{Attachment, Datapath, DatapathError, DropReason};
+use atoll_plan::{NodePlan, Step, diff};
+use atoll_testkit::eventually;
+
+use crate::fabric::{Fabric, Node, Pod, State, network};
+use crate::talk::{converse, udp};
+
+const BOTH: [Attachment; 2] = [Attachment::Tcx, Attachment::Clsact];
+
+/// Two pods on the first node and one on the second.
+fn three_pods(fabric: &Fabric) -> [Pod; 3] {
+    [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
+        .map(|(place, ip)| fabric.pod(place, network(100), ip))
+}
+
+fn is_as_planned(node: &Node) {
+    assert_eq!(node.observe(), node.planned());
+    assert_eq!(node.converge(), vec![]);
+}
+
+#[test]
+fn what_was_applied_is_what_is_observed_also_after_opening_again() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(2, attachment);
+        let _pods = three_pods(&fabric);
+        for node in &fabric.nodes {
+            is_as_planned(node);
+            node.run(State::open);
+            is_as_planned(node);
+        }
+    }
+}
+
+#[test]
+fn every_step_is_repeatable() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(1, attachment);
+        let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
+        let _other = fabric.planned_pod(0, network(100), "10.0.0.2");
+        let node = &fabric.nodes[0];
+        let plan = node.plan.lock().unwrap().clone();
+        let twice = move |desired: NodePlan| {
+            node.run(move |state| {
+                for step in diff(&desired, &state.observe()) {
+                    state.apply(&step).unwrap();
+                    state.apply(&step).unwrap();
+                }
+            });
+        };
+        twice(plan);
+        is_as_planned(node);
+        converse(&pod, &_other);
+        twice(NodePlan::default());
+        assert_eq!(node.observe(), atoll_plan::Observed::default());
+    }
+}
+
+/// Sends a numbered question, waits for its answer, and so on, until told to stop.
+fn lockstep(client: &UdpSocket, server: &UdpSocket, stop: &AtomicBool, count: &AtomicU64) {
+    let to = server.local_addr().unwrap();
+    let mut heard = [0; 8];
+    while !stop.load(Ordering::Relaxed) {
+        let number = count.load(Ordering::Relaxed).to_be_bytes();
+        client.send_to(&number, to).unwrap();
+        let (_, from) = server.recv_from(&mut heard).expect("a question was lost");
+        server.send_to(&heard, from).unwrap();
+        client.recv_from(&mut heard).expect("an answer was lost");
+        assert_eq!(heard, number);
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn opening_again_during_a_flow_loses_no_packet_and_keeps_the_maps() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(2, attachment);
+        let pods = three_pods(&fabric);
+        let sockets = pods.each_ref().map(|pod| [udp(pod, 0), udp(pod, 0)]);
+        let stop = AtomicBool::new(false);
+        let counts = [AtomicU64::new(0), AtomicU64::new(0)];
+        thread::scope(|scope| {
+            let (near, far) = (&sockets[1][0], &sockets[2][0]);
+            scope.spawn(|| lockstep(&sockets[0][0], near, &stop, &counts[0]));
+            scope.spawn(|| lockstep(&sockets[0][1], far, &stop, &counts[1]));
+            for _ in 0..5 {
+                fabric.nodes.iter().for_each(|node| node.run(State::open));
+                let before = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+                eventually("both flows went on", || {
+                    let now = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+                    (now[0] > before[0] + 50 && now[1] > before[1] + 50).then_some(())
+                });
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        fabric.nodes.iter().for_each(is_as_planned);
+    }
+}
+
+#[test]
+fn opening_again_changes_no_counter() {
+    let fabric = Fabric::of(1);
+    let [pod, _] = ["10.0.0.1", "10.0.0.2"].map(|ip| fabric.pod(0, network(100), ip));
+    let node = &fabric.nodes[0];
+    udp(&pod, 0).send_to(b"?", ("10.0.0.9", 9)).unwrap();
+    let dropped = || node.dropped(Some(pod.network), DropReason::NoEndpoint);
+    eventually("the packet was counted", || (dropped() == 1).then_some(()));
+    node.run(State::open);
+    assert_eq!(dropped(), 1);
+}
+
+#[test]
+fn a_link_deleted_by_hand_is_seen_and_made_again() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(2, attachment);
+        let pods = three_pods(&fabric);
+        let node = &fabric.nodes[0];
+        node.namespace.ip(&format!("link delete {}", pods[0].host_side));
+        let seen = node.observe();
+        assert!(!seen.interfaces[&pods[0].host_side].exists);
+        assert_eq!(seen.endpoints[&pods[0].addr()], None);
+        assert_ne!(node.converge(), vec![]);
+        is_as_planned(node);
+        converse(&pods[0], &pods[1]);
+        converse(&pods[2], &pods[0]);
+    }
+}
+
+#[test]
+fn a_link_of_the_same_name_made_by_hand_is_not_taken_for_guarded() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    let name = &pods[0].host_side;
+    node.namespace.ip(&format!("link delete {name}"));
+    node.namespace.ip(&format!("link add {name} type veth peer name byhand"));
+    assert_eq!(node.observe().interfaces[name].guard, None);
+}
+
+#[test]
+fn a_pin_removed_by_hand_is_seen_and_put_back() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    let name = pods[0].host_side.to_string();
+    node.run(move |state| {
+        let pins = state.bpf.files();
+        let pin = pins.iter().find(|pin| pin.ends_with(format!("links/{name}"))).unwrap();
+        std::fs::remove_file(pin).unwrap();
+    });
+    assert_eq!(node.observe().interfaces[&pods[0].host_side].guard, None);
+    assert_ne!(node.converge(), vec![]);
+    is_as_planned(node);
+    converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn the_tunnel_device_deleted_by_hand_is_made_again_by_opening() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    fabric.nodes[0].namespace.ip("link delete atoll-vx");
+    fabric.nodes[0].run(State::open);
+    converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn an_interface_is_not_raised_before_it_is_guarded() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(1, attachment);
+        let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
+        let (name, interface) = (pod.host_side.clone(), pod.interface());
+        let error = fabric.nodes[0].run(move |state| {
+            state.apply(&Step::CreateInterface(name.clone(), interface)).unwrap();
+            state.apply(&Step::RaiseInterface(name)).unwrap_err()
+        });
+        assert!(matches!(error.source, DatapathError::NotGuarded(_)), "{error:?}");
+        assert!(!fabric.nodes[0].observe().interfaces[&pod.host_side].up);
+    }
+}
+
+/// The packets that a link of the node has received.
+fn received(node: &Node, link: &str) -> u64 {
+    let shown = node.namespace.ip(&format!("-s -o link show {link}"));
+    let after = shown.split("RX:").nth(1).unwrap().split('\\').nth(1).unwrap();
+    after.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_interface_raised_by_hand_without_a_guard_passes_nothing() {
+    let fabric = Fabric::of(1);
+    let neighbour = fabric.pod(0, network(100), "10.0.0.2");
+    let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
+    let node = &fabric.nodes[0];
+    let (name, interface) = (pod.host_side.clone(), pod.interface());
+    node.run(move |state| state.apply(&Step::CreateInterface(name, interface)).unwrap());
+    node.namespace.ip("link set lo up");
+    node.namespace.ip(&format!("link set {} up", pod.host_side));
+    let own_stack = node.namespace.run(|| UdpSocket::bind((node.underlay, 2222)).unwrap());
+    own_stack.set_nonblocking(true).unwrap();
+    let heard = neighbour.packets();
+    let shown = node.namespace.ip(&format!("-o link show {}", pod.host_side));
+    let mac = shown.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+    let mac: atoll_types::MacAddr = mac.parse().unwrap();
+    let before = received(node, pod.host_side.as_str());
+    for to in [node.underlay, neighbour.ip] {
+        let mut frame = crate::forge::udp(&pod, to);
+        frame[..6].copy_from_slice(&mac.octets());
+        pod.packets().send(&frame).unwrap();
+    }
+    eventually("the link received both frames", || {
+        (received(node, pod.host_side.as_str()) >= before + 2).then_some(())
+    });
+    assert!(own_stack.recv(&mut [0; 64]).is_err(), "the node's stack took a pod's packet");
+    assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn a_pod_that_has_the_interface_already_is_refused_and_left_as_it_was() {
+    let fabric = Fabric::of(1);
+    let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
+    pod.namespace.ip("link add eth0 type veth peer name other");
+    let links = |pod: &Pod| pod.namespace.ip("-br link");
+    let (before, node) = (links(&pod), &fabric.nodes[0]);
+    let on_node = node.namespace.ip("-br link");
+    let (name, interface) = (pod.host_side.clone(), pod.interface());
+    let error =
+        node.run(move |state| state.apply(&Step::CreateInterface(name, interface)).unwrap_err());
+    assert!(matches!(error.source, DatapathError::InterfaceTaken { .. }), "{error:?}");
+    assert_eq!(links(&pod), before);
+    assert_eq!(node.namespace.ip("-br link"), on_node);
+}
+
+#[test]
+fn a_pod_whose_namespace_is_gone_is_refused_by_its_path() {
+    let fabric = Fabric::of(1);
+    let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
+    let mut interface = pod.interface();
+    interface.sandbox = "/run/netns/gone".into();
+    let name = pod.host_side.clone();
+    let error = fabric.nodes[0]
+        .run(move |state| state.apply(&Step::CreateInterface(name, interface)).unwrap_err());
+    assert_eq!(error.source.to_string(), "cannot open the pod's network namespace /run/netns/gone");
+}
+
+#[test]
+fn a_pods_interface_is_as_planned() {
+    let fabric = Fabric::of(1);
+    let pod = fabric.pod(0, network(100), "10.0.0.1");
+    let link = pod.namespace.ip("-o link show eth0");
+    assert!(link.contains(&pod.mac.to_string()) && link.contains("mtu 1450"), "{link}");
+    assert!(pod.namespace.ip("-o -4 address show eth0").contains("10.0.0.1/32"));
+    let routes = pod.namespace.ip("route");
+    assert!(routes.contains("default via 169.254.1.1 dev eth0"), "{routes}");
+    assert!(routes.contains("169.254.1.1 dev eth0 proto static scope link"), "{routes}");
+    assert_eq!(pod.namespace.ip("-6 -o address show eth0"), "", "no IPv6 of its own making");
+    let host_side = fabric.nodes[0].namespace.ip(&format!("link show {}", pod.host_side));
+    assert!(host_side.contains("alias test/10.0.0.1 eth0"), "{host_side}");
+}
+
+#[test]
+fn removal_leaves_nothing_and_is_repeatable() {
+    for attachment in BOTH {
+        let fabric = Fabric::attached_by(2, attachment);
+        let pods = three_pods(&fabric);
+        let node = &fabric.nodes[0];
+        for _ in 0..2 {
+            node.run(|state| {
+                state.datapath = None;
+                state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+                assert_eq!(state.bpf.files(), Vec::<std::path::PathBuf>::new());
+                assert!(!state.config.bpf_root.exists());
+            });
+        }
+        let left = node.namespace.ip("-br link");
+        let names: Vec<_> = left.lines().filter_map(|line| line.split(['@', ' ']).next()).collect();
+        assert_eq!(names, ["lo", "uplink"]);
+        assert!(!pods[0].namespace.ip("-br link").contains("eth0"));
+    }
+}
+
+#[test]
+fn links_of_others_survive_removal() {
+    let fabric = Fabric::of(1);
+    let node = &fabric.nodes[0];
+    node.namespace.ip("link add atlantic type veth peer name vethc0ffee");
+    node.run(|state| {
+        state.datapath = None;
+        state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+    });
+    let left = node.namespace.ip("-br link");
+    assert!(left.contains("atlantic") && left.contains("vethc0ffee"), "{left}");
+}
+
+#[test]
+fn opening_says_what_is_wrong_and_changes_nothing() {
+    let fabric = Fabric::of(1);
+    fabric.nodes[0].run(|state| {
+        let open = |config| state.runtime.block_on(Datapath::open(&config)).unwrap_err();
+        let mut elsewhere = state.config.clone();
+        elsewhere.bpf_root = "/tmp/not-bpf".into();
+        assert!(matches!(open(elsewhere), DatapathError::NotBpfFileSystem(_)));
+        let mut unknown = state.config.clone();
+        unknown.underlay = [203, 0, 113, 1].into();
+        assert!(matches!(open(unknown), DatapathError::NoUplink(_)));
+        let other = state.config.bpf_root.join("v4711");
+        std::fs::create_dir(&other).unwrap();
+        let error = open(state.config.clone());
+        assert!(matches!(error, DatapathError::OtherLayout(found) if found == other));
+    });
+}
+
+#[test]
+fn preflight_passes_here_and_leaves_nothing_behind() {
+    let fabric = Fabric::of(1);
+    let namespace = &fabric.nodes[0].namespace;
+    let before = namespace.ip("-br link");
+    namespace.run(|| Datapath::preflight().unwrap());
+    assert_eq!(namespace.ip("-br link"), before);
+}
+
+#[test]
+fn pods_get_the_underlays_mtu_less_the_tunnel() {
+    let fabric = Fabric::of(1);
+    let node = &fabric.nodes[0];
+    let mtu = || node.run(|state| state.datapath.as_ref().unwrap().pod_mtu());
+    assert_eq!(mtu(), 1450);
+    node.namespace.ip("link set uplink mtu 9000");
+    node.run(State::open);
+    assert_eq!(mtu(), 8950);
+}

@@ -1,0 +1,11 @@
+//! The datapath against the real kernel, in namespaces of its own. Needs root, `ip` and `ethtool`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod fabric;
+mod forge;
+mod isolation;
+mod lifecycle;
+mod overlay;
+mod spoofing;
+mod talk;
