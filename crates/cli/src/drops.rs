@@ -56,7 +56,7 @@ fn table(drops: &[NodeDrops]) -> String {
         return "nothing was dropped".to_owned();
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["NODE", "NETWORK", "REASON", "PACKETS", "MEANING"]);
     for (node, drops) in drops {
         for drop in drops {

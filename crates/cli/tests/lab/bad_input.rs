@@ -15,8 +15,12 @@ metadata: {name: acme, labels: {atoll.dev/tenant: acme}}
 
 fn network(name: &str, vpc: &str, cidr: &str) -> String {
     format!(
-        "{{apiVersion: atoll.dev/v1alpha1, kind: Network, metadata: {{name: {name}}}, \
-         spec: {{tenant: acme, type: vpc, vpcID: {vpc}, cidrs: [{cidr}]}}}}"
+        "
+apiVersion: atoll.dev/v1alpha1
+kind: Network
+metadata: {{name: {name}}}
+spec: {{tenant: acme, type: vpc, vpcID: {vpc}, cidrs: [{cidr}]}}
+"
     )
 }
 

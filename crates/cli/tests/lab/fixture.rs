@@ -73,10 +73,10 @@ impl Lab {
     /// A lab with this many nodes, ready.
     pub(crate) fn up(nodes: u8) -> Lab {
         let name = unique_name();
-        let lab = Lab { kubeconfig: state_dir(&name).join("kubeconfig"), name };
+        let mut lab = Lab { name, kubeconfig: PathBuf::new() };
         atoll(&["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()]).good();
-        let path = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good();
-        Lab { kubeconfig: path.trim().into(), ..lab.keep() }
+        lab.kubeconfig = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good().trim().into();
+        lab
     }
 
     /// A lab with the two tenants of the example, all pods ready.
@@ -85,13 +85,6 @@ impl Lab {
         lab.apply_file(&repository().join("examples/two-tenants.yaml"));
         lab.wait_for_pods();
         lab
-    }
-
-    /// The same lab under another handle, without taking it down.
-    fn keep(self) -> Lab {
-        let kept = Lab { name: self.name.clone(), kubeconfig: self.kubeconfig.clone() };
-        std::mem::forget(self);
-        kept
     }
 
     pub(crate) fn kubectl(&self, args: &[&str]) -> Said {
@@ -141,7 +134,8 @@ impl Lab {
     /// Packets dropped on all nodes for `reason`, of `network` where it is given.
     pub(crate) fn drops(&self, network: Option<&str>, reason: &str) -> u64 {
         let nodes = atoll(&["drops", "--lab", &self.name, "-o", "json"]).json();
-        let drops = nodes.as_array().unwrap().iter().flat_map(|node| node["drops"].as_array().unwrap());
+        let drops =
+            nodes.as_array().unwrap().iter().flat_map(|node| node["drops"].as_array().unwrap());
         let ours = drops.filter(|drop| {
             drop["reason"] == reason && network.is_none_or(|network| drop["network"] == network)
         });

@@ -30,7 +30,8 @@ fn assert_equal_addresses_on_one_node(lab: &Lab) {
 fn equal_five_tuples_of_both_tenants_at_once_each_reach_their_own() {
     let lab = Lab::with_two_tenants();
     for protocol in ["tcp", "udp"] {
-        let ask = ["atoll", "toolbox", "connect", protocol, "10.0.0.6:8080", "--source-port", "40001"];
+        let ask =
+            ["atoll", "toolbox", "connect", protocol, "10.0.0.6:8080", "--source-port", "40001"];
         let askers = ["acme", "globex"].map(|tenant| {
             let mut command = lab.exec_command(&format!("{tenant}/web"), &ask);
             command.stdout(std::process::Stdio::piped());

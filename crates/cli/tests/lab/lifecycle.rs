@@ -13,8 +13,12 @@ fn traces(name: &str) -> BTreeSet<String> {
     let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
     let path = state_dir(name);
     let path = path.to_str().unwrap();
-    let mut traces: BTreeSet<String> =
-        mounts.lines().chain(processes.lines()).filter(|line| line.contains(path)).map(str::to_owned).collect();
+    let mut traces: BTreeSet<String> = mounts
+        .lines()
+        .chain(processes.lines())
+        .filter(|line| line.contains(path))
+        .map(str::to_owned)
+        .collect();
     traces.extend(state_dir(name).exists().then(|| path.to_owned()));
     traces
 }
@@ -74,7 +78,9 @@ fn a_port_in_use_is_one_clear_sentence_and_leaves_nothing() {
 fn pods_that_exit_crash_or_are_deleted_behave_as_kubernetes_users_expect() {
     let lab = Lab::up(1);
     lab.apply(LIVES).good();
-    let phase = |pod: &str| lab.kubectl(&["get", "pod", pod, "-n", "acme", "-o", "jsonpath={.status.phase}"]).good();
+    let phase = |pod: &str| {
+        lab.kubectl(&["get", "pod", pod, "-n", "acme", "-o", "jsonpath={.status.phase}"]).good()
+    };
     await_condition(|| phase("done") == "Succeeded").expect("a pod that ends well has succeeded");
     await_condition(|| phase("broken") == "Failed").expect("a pod that ends badly has failed");
     let restarts = "jsonpath={.status.containerStatuses[0].restartCount}";

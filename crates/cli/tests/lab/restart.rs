@@ -9,7 +9,8 @@ use crate::fixture::{Lab, await_condition};
 #[test]
 fn an_agent_killed_and_restarted_under_traffic_loses_no_packet() {
     let lab = Lab::with_two_tenants();
-    let flow = ["atoll", "toolbox", "flow", "--udp", "10.0.0.6:8080", "--rate", "1000", "--seconds", "10"];
+    let flow =
+        ["atoll", "toolbox", "flow", "--udp", "10.0.0.6:8080", "--rate", "1000", "--seconds", "10"];
     let mut flow = lab.exec_command("acme/web", &flow);
     let flow = flow.stdout(Stdio::piped()).spawn().unwrap();
     for node in ["node1", "node2", "node3"] {
