@@ -1,0 +1,78 @@
+//! The four ways to patch an object, each a pure function from an object to the patched one.
+
+mod apply;
+mod strategic;
+
+use crate::failure::Failure;
+use crate::schema::Schema;
+use serde_json::Value;
+
+/// A parsed patch.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    Json(json_patch::Patch),
+    Merge(Value),
+    Strategic(Value),
+    Apply(Value),
+}
+
+/// What the API accepts as patches, as told to clients that send something else.
+pub(crate) const MEDIA_TYPES: &str = "application/json-patch+json, \
+    application/merge-patch+json, application/strategic-merge-patch+json, \
+    application/apply-patch+yaml";
+
+impl Patch {
+    /// Reads the body according to its media type.
+    pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Patch, Failure> {
+        match media_type {
+            "application/json-patch+json" => serde_json::from_slice(body)
+                .map(Patch::Json)
+                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}"))),
+            "application/merge-patch+json" => object(body).map(Patch::Merge),
+            "application/strategic-merge-patch+json" => object(body).map(Patch::Strategic),
+            "application/apply-patch+yaml" | "application/apply-patch+json" => {
+                serde_yaml_ng::from_slice(body)
+                    .map(Patch::Apply)
+                    .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+            }
+            _ => Err(Failure::unsupported_media(MEDIA_TYPES)),
+        }
+    }
+
+    /// The patched object. `Apply` is not done here: it needs the managed fields.
+    pub(crate) fn apply_to(&self, current: &Value, schema: &Schema) -> Result<Value, Failure> {
+        let mut patched = current.clone();
+        match self {
+            Patch::Json(patch) => {
+                json_patch::patch(&mut patched, patch).map_err(|e| json_failure(&e))?;
+            }
+            Patch::Merge(patch) => json_patch::merge(&mut patched, patch),
+            Patch::Strategic(patch) => strategic::merge(schema, &mut patched, patch)?,
+            Patch::Apply(applied) => apply::merge(schema, &mut patched, applied),
+        }
+        Ok(patched)
+    }
+}
+
+/// A failed test or path is the patch's fault, but about a well-formed request.
+fn json_failure(error: &json_patch::PatchError) -> Failure {
+    let mut failure = Failure::bad_request(format!(
+        "the server rejected our request due to an error in our request: {error}"
+    ));
+    failure.code = 422;
+    failure.reason = "Invalid";
+    failure
+}
+
+fn object(body: &[u8]) -> Result<Value, Failure> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Failure::bad_request("error decoding patch: the patch must be a JSON object"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

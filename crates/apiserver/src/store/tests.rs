@@ -1,0 +1,149 @@
+use super::*;
+use serde_json::json;
+
+fn config_map(name: &str) -> (Key, Value) {
+    let value = json!({"metadata": {"name": name, "namespace": "default", "uid": name}});
+    (Key::new("configmaps", "default", name), value)
+}
+
+fn put(store: &Store, name: &str) -> Result<Arc<Stored>, Failure> {
+    let (key, value) = config_map(name);
+    store.transact_blocking(move |tx| Ok(tx.put(&key, value)))
+}
+
+fn temp() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.redb");
+    (dir, path)
+}
+
+/// Opening waits until the writer thread of a dropped store has let go of the file.
+fn reopen(path: &Path) -> Store {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    loop {
+        match Store::open(path) {
+            Ok(store) => return store,
+            Err(error) if std::time::Instant::now() > deadline => panic!("{error}"),
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn objects_and_the_resource_version_survive_a_restart() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "a").unwrap();
+    let last = put(&store, "b").unwrap();
+    drop(store);
+    let store = reopen(&path);
+    assert_eq!(store.read().revision(), last.revision);
+    let names: Vec<_> =
+        store.read().list("configmaps", "default").map(|s| s.key.name.clone()).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn a_failed_transaction_leaves_nothing_and_uses_no_version() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    let before = store.read().revision();
+    let (key, value) = config_map("a");
+    let outcome = store.transact_blocking(move |tx| -> Result<(), Failure> {
+        tx.put(&key, value);
+        Err(Failure::bad_request("no"))
+    });
+    assert_eq!(outcome.unwrap_err().code, 400);
+    assert_eq!(store.read().revision(), before);
+    assert_eq!(store.read().count("configmaps"), 0);
+}
+
+#[test]
+fn a_dry_run_sees_its_own_writes_and_keeps_none() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    let (key, value) = config_map("a");
+    let seen = store
+        .transact_blocking(move |tx| {
+            tx.put(&key, value);
+            let seen = tx.get(&key).is_some();
+            tx.discard();
+            Ok(seen)
+        })
+        .unwrap();
+    assert!(seen);
+    assert_eq!(store.read().count("configmaps"), 0);
+}
+
+#[test]
+fn the_feed_gives_what_is_newer_and_refuses_what_it_no_longer_knows() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    let first = put(&store, "a").unwrap().revision;
+    let second = put(&store, "b").unwrap().revision;
+    let feed = store.feed(&"configmaps".into());
+    let seen: Vec<_> = feed.since(first).unwrap().iter().map(|c| c.revision()).collect();
+    assert_eq!(seen, [second]);
+    drop((feed, store));
+    let store = reopen(&path);
+    let feed = store.feed(&"configmaps".into());
+    assert_eq!(feed.since(first).unwrap_err().code, 410);
+    assert!(feed.since(second).unwrap().is_empty());
+}
+
+#[test]
+fn a_list_can_go_back_to_an_earlier_version() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "a").unwrap();
+    let then = put(&store, "b").unwrap().revision;
+    put(&store, "c").unwrap();
+    let (key, _) = config_map("a");
+    store.transact_blocking(move |tx| Ok(tx.remove(&key).is_some())).unwrap();
+    let names: Vec<_> = store
+        .read()
+        .list_at("configmaps", "", then)
+        .unwrap()
+        .into_keys()
+        .map(|(_, name)| name)
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn owners_find_their_dependents() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "owner").unwrap();
+    let (key, mut value) = config_map("child");
+    object_with_owner(&mut value, "owner");
+    store.transact_blocking(move |tx| Ok(tx.put(&key, value))).unwrap();
+    let dependents: Vec<_> = store.read().dependents("owner").map(|key| key.name.clone()).collect();
+    assert_eq!(dependents, ["child"]);
+    assert_eq!(store.read().by_uid("owner").unwrap().name, "owner");
+}
+
+fn object_with_owner(value: &mut Value, uid: &str) {
+    crate::object::set_meta(value, "ownerReferences", json!([{"uid": uid}]));
+}
+
+#[test]
+fn the_observer_is_told_before_the_writer_is_answered() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&seen);
+    store.observe(Box::new(move |changes| {
+        counter.fetch_add(changes.len(), std::sync::atomic::Ordering::SeqCst);
+    }));
+    put(&store, "a").unwrap();
+    assert_eq!(seen.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_with_advice() {
+    let (_dir, path) = temp();
+    std::fs::write(&path, "this is not a store").unwrap();
+    let Err(error) = Store::open(&path) else { panic!("opened a text file as a store") };
+    assert!(error.to_string().contains("move the file away"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! Taking an object in: is it of the right kind, are its fields known and of the right types,
+//! and, once complete, does it keep every rule. The last part of a write before the store.
+
+use super::{FieldValidation, Target, view};
+use crate::failure::{Cause, Failure};
+use crate::kinds;
+use crate::object;
+use crate::registry::Nature;
+use serde_json::Value;
+
+/// Most unknown fields that are named in one answer.
+const NAMED: usize = 10;
+
+/// Checks kind, fields and types; returns the object in storage form, and warnings.
+pub(super) fn take(
+    target: &Target,
+    mut value: Value,
+    strictness: FieldValidation,
+) -> Result<(Value, Vec<String>), Failure> {
+    check_kind(target, &mut value)?;
+    check_types(target, &value)?;
+    let unknown = target.version().schema.prune(&mut value);
+    let metadata = unknown_metadata(target, &value);
+    let warnings = judge_unknown(&[unknown, metadata].concat(), strictness)?;
+    Ok((view::to_storage(target, value), warnings))
+}
+
+/// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.
+fn check_kind(target: &Target, value: &mut Value) -> Result<(), Failure> {
+    if !value.is_object() {
+        return Err(Failure::bad_request("the body of the request must be an object"));
+    }
+    let wanted = [("apiVersion", target.api_version()), ("kind", target.resource.kind.clone())];
+    for (field, wanted) in wanted {
+        let given = value.get(field).and_then(Value::as_str).unwrap_or("");
+        if given.is_empty() && target.resource.nature == Nature::Builtin {
+            value[field] = wanted.into();
+        } else if given.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "Object '{field}' is missing in the request"
+            )));
+        } else if given != wanted {
+            return Err(wrong_kind(target, value));
+        }
+    }
+    Ok(())
+}
+
+fn wrong_kind(target: &Target, value: &Value) -> Failure {
+    let given = object::text(value, "apiVersion");
+    let kind = object::text(value, "kind");
+    if given == target.api_version() {
+        let wanted = &target.resource.kind;
+        return Failure::bad_request(format!(
+            "{kind} in version {given:?} cannot be handled as a {wanted}: no kind {kind:?} is \
+             expected here"
+        ));
+    }
+    Failure::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({})",
+        target.api_version()
+    ))
+}
+
+/// Built-in kinds are decoded into types first, so a wrong type is a bad request there.
+fn check_types(target: &Target, value: &Value) -> Result<(), Failure> {
+    if target.resource.nature == Nature::Custom {
+        return Ok(());
+    }
+    match target.version().schema.type_errors(value).first() {
+        None => Ok(()),
+        Some(cause) => Err(Failure::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {}: {}",
+            cause.field,
+            cause.message,
+            kind = target.resource.kind,
+            version = target.version().name,
+        ))),
+    }
+}
+
+/// Custom resources have free metadata in their schemas; its fields are known all the same.
+fn unknown_metadata(target: &Target, value: &Value) -> Vec<String> {
+    const KNOWN: [&str; 15] = [
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ];
+    if target.resource.nature == Nature::Builtin {
+        return Vec::new();
+    }
+    let fields = object::metadata(value).keys();
+    fields
+        .filter(|field| !KNOWN.contains(&field.as_str()))
+        .map(|field| format!("metadata.{field}"))
+        .collect()
+}
+
+fn judge_unknown(unknown: &[String], strictness: FieldValidation) -> Result<Vec<String>, Failure> {
+    let complaints: Vec<String> =
+        unknown.iter().take(NAMED).map(|path| format!("unknown field {path:?}")).collect();
+    match strictness {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(complaints),
+        FieldValidation::Strict if complaints.is_empty() => Ok(complaints),
+        FieldValidation::Strict => {
+            Err(Failure::bad_request(format!("strict decoding error: {}", complaints.join(", "))))
+        }
+    }
+}
+
+/// Fills defaults, in storage form.
+pub(super) fn complete(target: &Target, object: &mut Value) {
+    match target.resource.nature {
+        Nature::Custom => target.version().schema.fill_defaults(object),
+        Nature::Builtin => kinds::fill_defaults(&target.resource, object),
+    }
+}
+
+/// Every rule there is about the object, alone and against what it replaces.
+pub(super) fn validate(
+    target: &Target,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let mut causes = kinds::validate(&target.resource, object, old);
+    if target.resource.nature == Nature::Custom {
+        causes.extend(custom_causes(target, object, old));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = object::name(object);
+    let name = if name.is_empty() { object::meta(object, "generateName") } else { name };
+    Err(Failure::invalid(target.about_kind(name), &causes))
+}
+
+/// CEL rules are asked only of objects whose structure is sound, as the real API does.
+fn custom_causes(target: &Target, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let schema = &target.version().schema;
+    let causes = schema.validate(object);
+    if causes.is_empty() { schema.broken_rules(object, old) } else { causes }
+}

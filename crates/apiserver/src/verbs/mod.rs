@@ -1,0 +1,82 @@
+//! What can be done with objects: each verb turns a target, a body and options into an answer.
+//! Verbs know nothing of HTTP; everything that must be atomic happens inside one transaction.
+
+mod create;
+mod delete;
+mod intake;
+mod list;
+mod subresource;
+mod target;
+mod update;
+mod view;
+
+pub(crate) use create::prepare;
+pub(crate) use delete::{DeleteOptions, Deleted, FOREGROUND, ORPHAN, delete_in};
+pub(crate) use list::{ListOptions, Listing, matches, parse_version};
+pub(crate) use target::Target;
+pub(crate) use update::may_go;
+pub(crate) use view::present;
+
+use crate::failure::Failure;
+use crate::kinds::Addresses;
+use crate::registry::Registry;
+use crate::store::{Store, Stored};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The API behind every transport.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    addresses: SharedAddresses,
+}
+
+/// The cluster addresses in use, shared with what follows the store.
+pub(crate) type SharedAddresses = Arc<Mutex<Addresses>>;
+
+/// How strictly unknown fields are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// Options of writing requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) field_manager: String,
+    pub(crate) field_validation: FieldValidation,
+    pub(crate) force: bool,
+}
+
+/// What a write led to.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) object: Arc<Stored>,
+    pub(crate) created: bool,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Api {
+    pub(crate) fn new(store: Store, registry: Registry) -> Api {
+        Api { store, registry, addresses: Arc::default() }
+    }
+
+    /// The cluster addresses in use.
+    pub(crate) fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shared_addresses(&self) -> SharedAddresses {
+        Arc::clone(&self.addresses)
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, target: &Target) -> Result<Arc<Stored>, Failure> {
+        let found = self.store.read().get(&target.key()).cloned();
+        found.ok_or_else(|| Failure::not_found(target.about()))
+    }
+}

@@ -1,0 +1,314 @@
+//! Changing objects: replace and patch share everything but how the new object comes about.
+
+use super::{Api, Target, WriteOptions, Written, create, intake, view};
+use crate::clock;
+use crate::failure::{About, Cause, Failure};
+use crate::kinds;
+use crate::object;
+use crate::patch::Patch;
+use crate::registry::Nature;
+use crate::store::{Stored, Transaction};
+use serde_json::Value;
+use std::sync::Arc;
+
+impl Api {
+    /// Replaces an object by the one given.
+    pub(crate) async fn update(
+        &self,
+        target: &Target,
+        body: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Failure> {
+        let (object, warnings) = intake::take(target, body, options.field_validation)?;
+        check_identity(target, &object)?;
+        let (job, options) = (target.clone(), options.clone());
+        let object = self
+            .store
+            .transact(move |tx| {
+                let current = current(tx, &job)?;
+                change_in(tx, &job, &current, object, &options)
+            })
+            .await?;
+        Ok(Written { object, created: false, warnings })
+    }
+
+    /// Patches an object; an apply patch creates it when it is missing.
+    pub(crate) async fn patch(
+        &self,
+        target: &Target,
+        patch: Patch,
+        options: &WriteOptions,
+    ) -> Result<Written, Failure> {
+        check_patch_options(&patch, options)?;
+        let (api, target, options) = (self.clone(), target.clone(), options.clone());
+        self.store
+            .transact(move |tx| match (tx.get(&target.key()), &patch) {
+                (Some(current), _) => patch_in(tx, &target, &current, &patch, &options),
+                (None, Patch::Apply(applied)) if target.subresource.is_none() => {
+                    api.create_applied(tx, &target, applied, &options)
+                }
+                (None, _) => Err(Failure::not_found(target.about())),
+            })
+            .await
+    }
+
+    fn create_applied(
+        &self,
+        tx: &mut Transaction<'_>,
+        target: &Target,
+        applied: &Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Failure> {
+        let (object, warnings) = intake::take(target, applied.clone(), options.field_validation)?;
+        check_identity(target, &object)?;
+        let object = create::prepare(target, object)?;
+        let object = self.create_in(tx, target, object, options)?;
+        Ok(Written { object, created: true, warnings })
+    }
+}
+
+/// An apply needs to know who applies; only an apply can be forced.
+fn check_patch_options(patch: &Patch, options: &WriteOptions) -> Result<(), Failure> {
+    let cause = match (patch, options) {
+        (Patch::Apply(_), options) if options.field_manager.is_empty() => {
+            Cause::required("fieldManager", "is required for apply patch")
+        }
+        (Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_), options) if options.force => {
+            Cause::forbidden("force", "may not be specified for non-apply patch")
+        }
+        _ => return Ok(()),
+    };
+    let about = About { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
+    Err(Failure::invalid(about, &[cause]))
+}
+
+fn current(tx: &Transaction<'_>, target: &Target) -> Result<Arc<Stored>, Failure> {
+    tx.get(&target.key()).ok_or_else(|| Failure::not_found(target.about()))
+}
+
+fn patch_in(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    current: &Arc<Stored>,
+    patch: &Patch,
+    options: &WriteOptions,
+) -> Result<Written, Failure> {
+    if matches!(patch, Patch::Strategic(_)) && target.resource.nature == Nature::Custom {
+        return Err(Failure::unsupported_media(
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+        ));
+    }
+    let shown = view::from_storage(target, &current.value);
+    let patched = patch.apply_to(&shown, &target.version().schema)?;
+    let (object, warnings) = intake::take(target, patched, options.field_validation)?;
+    check_identity(target, &object)?;
+    let object = change_in(tx, target, current, object, options)?;
+    Ok(Written { object, created: false, warnings })
+}
+
+/// Name and namespace in the body must be those of the path.
+fn check_identity(target: &Target, object: &Value) -> Result<(), Failure> {
+    let (name, namespace) = (object::name(object), object::namespace(object));
+    if !name.is_empty() && name != target.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Writes the new form of an object, in storage form, with all that an update implies.
+pub(crate) fn change_in(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    current: &Arc<Stored>,
+    mut object: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Stored>, Failure> {
+    check_version(target, &current.value, &object)?;
+    let old = &current.value;
+    object = only_addressed_part(target, old, object);
+    keep_server_metadata(old, &mut object);
+    if !target.is_status() {
+        intake::complete(target, &mut object);
+        kinds::prepare_change(&target.resource, &mut object, old, clock::now());
+    }
+    check_finalizers(target, old, &object)?;
+    intake::validate(target, &object, Some(old))?;
+    count_generation(target, old, &mut object);
+    if *old == object {
+        return Ok(Arc::clone(current));
+    }
+    let stored = if may_go(&object) {
+        tx.remove(&current.key).ok_or_else(|| Failure::not_found(target.about()))?
+    } else {
+        tx.put(&current.key, object)
+    };
+    if options.dry_run {
+        tx.discard();
+    }
+    Ok(stored)
+}
+
+/// Optimistic locking: a version or uid that is given must be the current one.
+fn check_version(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
+    let given = object::meta(new, "resourceVersion");
+    if given.is_empty() && target.resource.nature == Nature::Custom {
+        let why = "must be specified for an update";
+        let cause = Cause::new(
+            "FieldValueInvalid",
+            "metadata.resourceVersion",
+            format!("Invalid value: 0: {why}"),
+        );
+        return Err(Failure::invalid(target.about_kind(&target.name), &[cause]));
+    }
+    if !given.is_empty() && given != object::meta(old, "resourceVersion") {
+        return Err(Failure::stale(target.about()));
+    }
+    let (before, after) = (object::uid(old), object::uid(new));
+    if !after.is_empty() && before != after {
+        let why = format!(
+            "Precondition failed: UID in precondition: {after}, UID in object meta: {before}"
+        );
+        return Err(Failure::conflict(target.about(), &why));
+    }
+    Ok(())
+}
+
+/// The status endpoint changes the status only, the main one everything else.
+fn only_addressed_part(target: &Target, old: &Value, new: Value) -> Value {
+    if !target.version().status_subresource {
+        return new;
+    }
+    let (mut base, status) = if target.is_status() {
+        let mut base = old.clone();
+        if target.resource.nature == Nature::Builtin {
+            base["metadata"] = new["metadata"].clone();
+        }
+        (base, new.get("status").cloned())
+    } else {
+        let status = old.get("status").cloned();
+        (new, status)
+    };
+    if let Some(map) = base.as_object_mut() {
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+    }
+    base
+}
+
+/// What an update cannot change.
+fn keep_server_metadata(old: &Value, new: &mut Value) {
+    const KEPT: [&str; 8] = [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ];
+    let before = object::metadata(old).clone();
+    let metadata = object::metadata_mut(new);
+    metadata.retain(|_, value| !value.is_null());
+    metadata.remove("selfLink");
+    for field in KEPT {
+        match before.get(field) {
+            Some(value) => metadata.insert(field.to_owned(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+}
+
+/// What is being deleted may lose finalizers but not gain any.
+fn check_finalizers(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
+    if !object::is_terminating(old) {
+        return Ok(());
+    }
+    let known = object::finalizers(old);
+    let added: Vec<&str> =
+        object::finalizers(new).into_iter().filter(|f| !known.contains(f)).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers \
+         []string{{{}}}",
+        added.iter().map(|f| format!("{f:?}")).collect::<Vec<_>>().join(", ")
+    );
+    let cause = Cause::forbidden("metadata.finalizers", &why);
+    Err(Failure::invalid(target.about_kind(&target.name), &[cause]))
+}
+
+/// Counts changes of what the user wants: everything but metadata and status.
+fn count_generation(target: &Target, old: &Value, new: &mut Value) {
+    if !target.resource.counts_generations || target.is_status() {
+        return;
+    }
+    let skips_status = target.version().status_subresource;
+    let differs = |one: &Value, other: &Value| {
+        let fields = |value: &Value| -> Vec<String> {
+            value.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect()
+        };
+        fields(one)
+            .into_iter()
+            .filter(|field| field != "metadata" && !(skips_status && field == "status"))
+            .any(|field| one.get(&field) != other.get(&field))
+    };
+    if differs(old, new) || differs(new, old) {
+        let before = object::metadata(old).get("generation").and_then(Value::as_i64).unwrap_or(0);
+        object::set_meta(new, "generation", before + 1);
+    }
+}
+
+/// A terminating object goes when nothing holds it any more.
+pub(crate) fn may_go(object: &Value) -> bool {
+    let grace = object::metadata(object).get("deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let spec_finalizers = object.get("kind").is_some_and(|kind| kind == "Namespace")
+        && object::at(object, "spec.finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
+    object::is_terminating(object)
+        && object::finalizers(object).is_empty()
+        && grace.unwrap_or(0) <= 0
+        && !spec_finalizers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_terminating_object_goes_when_the_last_finalizer_and_the_grace_are_gone() {
+        let object = |metadata: Value| json!({"kind": "Pod", "metadata": metadata});
+        assert!(!may_go(&object(json!({}))));
+        assert!(may_go(&object(json!({"deletionTimestamp": "t"}))));
+        assert!(!may_go(&object(json!({"deletionTimestamp": "t", "finalizers": ["a"]}))));
+        assert!(!may_go(&object(
+            json!({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 5})
+        )));
+        let namespace = json!({"kind": "Namespace", "metadata": {"deletionTimestamp": "t"},
+            "spec": {"finalizers": ["kubernetes"]}});
+        assert!(!may_go(&namespace));
+    }
+
+    #[test]
+    fn an_update_keeps_what_only_the_server_sets() {
+        let old =
+            json!({"metadata": {"name": "a", "uid": "1", "generation": 3, "labels": {"x": "1"}}});
+        let mut new = json!({"metadata": {"name": "a", "uid": "2", "deletionTimestamp": "t",
+            "annotations": null}});
+        keep_server_metadata(&old, &mut new);
+        assert_eq!(new, json!({"metadata": {"name": "a", "uid": "1", "generation": 3}}));
+    }
+}
