@@ -3,4 +3,4 @@
 //! The rule of this crate: it thinks and never touches. No clock, no I/O, no async; time and what
 //! was seen come in as values, and what shall be done goes out as values.
 
-pub mod compile;
+pub mod allocate;
