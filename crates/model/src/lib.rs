@@ -5,6 +5,7 @@
 
 mod action;
 pub mod allocate;
+pub mod compile;
 mod conditions;
 mod decide;
 pub mod intent;

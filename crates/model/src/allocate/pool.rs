@@ -81,6 +81,14 @@ impl Circle {
         Ok(number)
     }
 
+    /// Takes over where `old`, a circle of the same numbers, stood and what rested in it.
+    pub(super) fn go_on_from(&mut self, old: Circle) {
+        self.cursor = old.cursor;
+        self.resting = old.resting;
+        self.rests = old.rests;
+        self.latest_rest = old.latest_rest;
+    }
+
     pub(super) fn is_taken(&self, number: u128) -> bool {
         self.taken.contains(number)
     }

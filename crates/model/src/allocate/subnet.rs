@@ -89,6 +89,13 @@ impl AddressPool {
         }
     }
 
+    /// Goes on where `old` stopped: what rested there rests here.
+    pub fn go_on_from(&mut self, old: AddressPool) {
+        if self.cidr == old.cidr {
+            self.circle.go_on_from(old.circle);
+        }
+    }
+
     /// How many addresses are taken.
     pub fn used(&self) -> u128 {
         self.circle.taken()
@@ -155,6 +162,19 @@ mod tests {
         let mut pool = AddressPool::new("::/0".parse().unwrap(), []);
         assert_eq!(pool.propose(Moment::ZERO), Ok(ip("::")));
         assert_eq!(pool.used(), 1);
+    }
+
+    #[test]
+    fn a_pool_with_other_reservations_goes_on_where_the_old_one_stopped() {
+        let mut old = small();
+        let first = old.propose(Moment::ZERO).unwrap();
+        old.free(first, Moment::from_secs(30));
+        let carved = [(ip("10.0.0.3"), ip("10.0.0.3"))];
+        let mut pool = AddressPool::new("10.0.0.0/29".parse().unwrap(), carved);
+        pool.go_on_from(old);
+        assert_eq!(pool.propose(Moment::ZERO), Ok(ip("10.0.0.4")));
+        assert_eq!(pool.propose(Moment::from_secs(30)), Ok(ip("10.0.0.5")));
+        assert_eq!(pool.check(first), Ok(()));
     }
 
     proptest! {

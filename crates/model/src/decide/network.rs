@@ -9,8 +9,8 @@ use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named, network_phase};
 use crate::intent::{
-    Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_id, holder_of_vpc,
-    subnet_name,
+    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_id,
+    holder_of_vpc, subnet_name,
 };
 use crate::world::{Now, World};
 
@@ -191,7 +191,7 @@ impl World {
 
     /// The number of a VPC: the one it was given, else one that its networks tell, else a new one.
     fn number_of(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Number {
-        let given = self.claim_on(&Thing::Vpc(vpc.clone())).and_then(|claim| claim.given_id());
+        let given = self.claim_on(&Thing::Vpc(vpc.clone())).and_then(Claim::given_id);
         let Some(id) = given.or_else(|| self.told_number(network, vpc)) else {
             return self.propose_number(vpc, now);
         };
@@ -289,7 +289,7 @@ impl World {
         }
         self.forget_number_proposal(vpc, now);
         let right = Thing::Vpc(vpc.clone());
-        let Some(id) = self.claim_on(&right).and_then(|claim| claim.given_id()) else {
+        let Some(id) = self.claim_on(&right).and_then(Claim::given_id) else {
             return farewell.into();
         };
         if let Some(held) = self.indexes.addresses.get(&id) {

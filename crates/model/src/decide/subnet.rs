@@ -29,8 +29,22 @@ impl World {
                 );
             }
         };
+        if let Some(farewell) = self.end_orphan(&subnet, plan) {
+            return farewell;
+        }
         let (phase, verdict) = self.judge_subnet(&subnet, plan);
         self.set_subnet_status(&subnet, phase, &verdict, now)
+    }
+
+    /// A subnet that was made for an incarnation of a network that is gone goes after it.
+    fn end_orphan(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<Decision> {
+        let maker = subnet.made_by.as_ref()?;
+        let network = ObjectName::cluster(plan.network.to_string());
+        let lives = self.networks.get(&network).is_some_and(|it| it.meta.uid == *maker);
+        (!lives).then(|| {
+            let target = Target::new(Kind::Subnet, &subnet.meta);
+            Decision::act([self.confirm(Kind::Network, &network), Action::Delete(target)])
+        })
     }
 
     fn judge_subnet(&self, subnet: &Subnet, plan: &SubnetPlan) -> (SubnetPhase, Verdict) {

@@ -36,8 +36,8 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    fn new(reason: Reason, message: impl ToString) -> Self {
-        Malformed { reason, message: message.to_string() }
+    fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Malformed { reason, message: message.into() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use atoll_api::{self as api, Reason};
-use atoll_types::{Cidr, Label, NetworkId, NetworkName};
+use atoll_types::{Cidr, Label, NameError, NetworkId, NetworkName};
 
 use super::{Malformed, Meta};
 
@@ -89,7 +89,8 @@ impl From<&api::Network> for Network {
 
 impl NetworkPlan {
     fn parse(name: &str, spec: &api::NetworkSpec) -> Result<Self, Malformed> {
-        let malformed = |error| Malformed::new(Reason::RequestMalformed, error);
+        let malformed =
+            |error: NameError| Malformed::new(Reason::RequestMalformed, error.to_string());
         let name: NetworkName = name.parse().map_err(malformed)?;
         if name.tenant.as_str() != spec.tenant {
             let message =

@@ -1,5 +1,6 @@
 //! A port: who has which addresses.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use atoll_api::{self as api, Reason};
@@ -70,21 +71,22 @@ impl Port {
 impl PortPlan {
     fn parse(spec: &api::PortSpec) -> Result<Self, Malformed> {
         let ip = |text: &String| {
-            text.parse().map_err(|_| malformed("spec.ips", format!("{text:?} is not an address")))
+            text.parse()
+                .map_err(|_| malformed("spec.ips", &format_args!("{text:?} is not an address")))
         };
         Ok(PortPlan {
-            network: spec.network.parse().map_err(|error| malformed("spec.network", error))?,
+            network: spec.network.parse().map_err(|error| malformed("spec.network", &error))?,
             network_id: spec
                 .network_id
                 .try_into()
-                .map_err(|error| malformed("spec.networkID", error))?,
+                .map_err(|error| malformed("spec.networkID", &error))?,
             ips: spec.ips.iter().map(ip).collect::<Result<_, _>>()?,
         })
     }
 }
 
-fn malformed(field: &str, error: impl ToString) -> Malformed {
-    Malformed::new(Reason::RequestMalformed, format!("{field}: {}", error.to_string()))
+fn malformed(field: &str, error: &dyn fmt::Display) -> Malformed {
+    Malformed::new(Reason::RequestMalformed, format!("{field}: {error}"))
 }
 
 #[cfg(test)]

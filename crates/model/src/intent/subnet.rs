@@ -12,6 +12,8 @@ use super::{Malformed, Meta, subnet_name};
 pub struct Subnet {
     /// Metadata.
     pub meta: Meta,
+    /// The incarnation of the network that made it, if a network did.
+    pub made_by: Option<String>,
     /// What it shall be.
     pub plan: Result<SubnetPlan, Malformed>,
     /// The status as it stands.
@@ -35,7 +37,10 @@ impl From<&api::Subnet> for Subnet {
     fn from(subnet: &api::Subnet) -> Self {
         let meta = Meta::from(&subnet.metadata);
         let plan = SubnetPlan::parse(&meta.name.name, &subnet.spec);
-        Subnet { meta, plan, status: subnet.status.clone() }
+        let owners = subnet.metadata.owner_references.iter().flatten();
+        let made_by =
+            owners.filter(|owner| owner.kind == "Network").map(|it| it.uid.clone()).next();
+        Subnet { meta, made_by, plan, status: subnet.status.clone() }
     }
 }
 

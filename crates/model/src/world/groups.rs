@@ -16,8 +16,9 @@ impl<K, V> Default for Groups<K, V> {
 }
 
 impl<K: Hash + Eq, V: Ord> Groups<K, V> {
-    pub(crate) fn add(&mut self, key: K, member: V) {
-        self.0.entry(key).or_default().insert(member);
+    /// Adds a member; says whether it is new.
+    pub(crate) fn add(&mut self, key: K, member: V) -> bool {
+        self.0.entry(key).or_default().insert(member)
     }
 
     pub(crate) fn remove(&mut self, key: &K, member: &V) {

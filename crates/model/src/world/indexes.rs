@@ -157,19 +157,22 @@ impl Item for Subnet {
     }
 
     fn link(&self, world: &mut World) {
-        if let Ok(plan) = &self.plan {
-            let name = self.meta.name.clone();
-            world.indexes.subnets_of_network.add(plan.network.clone(), name);
+        let Ok(plan) = &self.plan else { return };
+        let name = self.meta.name.clone();
+        if world.indexes.subnets_of_network.add(plan.network.clone(), name) {
+            world.rebuild_pools(&plan.network);
         }
     }
 
     fn unlink(&self, world: &mut World, _now: Moment) {
         let Ok(plan) = &self.plan else { return };
         let name = &self.meta.name;
-        if world.subnets.get(name).is_none_or(|after| after.plan.as_ref() != Ok(plan)) {
-            world.forget_pools(&plan.network);
+        if world.subnets.get(name).is_some_and(|after| after.plan.as_ref() == Ok(plan)) {
+            return;
         }
         world.indexes.subnets_of_network.remove(&plan.network, name);
+        world.numbers.pools.remove(name);
+        world.rebuild_pools(&plan.network);
     }
 
     fn says_as(&self, earlier: &Self) -> bool {

@@ -17,7 +17,7 @@ use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
 pub(crate) struct Numbers {
     pub(crate) ids: IdPool,
     pub(crate) id_proposals: HashMap<Vpc, NetworkId>,
-    pub(crate) pools: HashMap<ObjectName, AddressPool>,
+    pub(crate) pools: HashMap<ObjectName, (NetworkId, AddressPool)>,
     pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
     pub(crate) proposed: HashMap<NetAddr, ObjectName>,
 }
@@ -59,14 +59,14 @@ impl World {
     pub(crate) fn pool(&mut self, subnet: &ObjectName, id: NetworkId) -> Option<&mut AddressPool> {
         if !self.numbers.pools.contains_key(subnet) {
             let pool = self.build_pool(subnet, id)?;
-            self.numbers.pools.insert(subnet.clone(), pool);
+            self.numbers.pools.insert(subnet.clone(), (id, pool));
         }
-        self.numbers.pools.get_mut(subnet)
+        self.numbers.pools.get_mut(subnet).map(|(_, pool)| pool)
     }
 
     pub(super) fn take_address(&mut self, address: NetAddr) {
         for subnet in self.subnets_that_hold(address) {
-            if let Some(pool) = self.numbers.pools.get_mut(&subnet) {
+            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
                 pool.take(address.ip);
             }
         }
@@ -74,15 +74,22 @@ impl World {
 
     pub(super) fn free_address(&mut self, address: NetAddr, until: Moment) {
         for subnet in self.subnets_that_hold(address) {
-            if let Some(pool) = self.numbers.pools.get_mut(&subnet) {
+            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
                 pool.free(address.ip, until);
             }
         }
     }
 
-    pub(super) fn forget_pools(&mut self, network: &NetworkName) {
-        for subnet in self.indexes.subnets_of_network.of(network) {
-            self.numbers.pools.remove(subnet);
+    /// The subnets of a network are others than they were: what is carved out of them changed.
+    pub(super) fn rebuild_pools(&mut self, network: &NetworkName) {
+        let subnets: Vec<ObjectName> =
+            self.indexes.subnets_of_network.of(network).cloned().collect();
+        for subnet in subnets {
+            let Some((id, old)) = self.numbers.pools.remove(&subnet) else { continue };
+            if let Some(mut pool) = self.build_pool(&subnet, id) {
+                pool.go_on_from(old);
+                self.numbers.pools.insert(subnet, (id, pool));
+            }
         }
     }
 
