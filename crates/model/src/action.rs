@@ -78,7 +78,8 @@ pub enum Action {
     CreatePort(Box<api::Port>),
     /// Delete an object.
     Delete(Target),
-    /// Replace an object's finalizers.
+    /// Replace an object's finalizers. If it is being deleted and others still hold it, what
+    /// follows is not done.
     SetFinalizers(Target, Vec<String>),
     /// Tell a port on which node its pod is.
     PlacePort(Target, String),

@@ -218,7 +218,8 @@ impl World {
             let claim = self.claim_on(&Thing::NetworkId(*id));
             claim.is_none_or(|claim| claim.holder == holder_of_vpc(vpc))
         });
-        match standing.or_else(|| self.numbers.ids.propose(now.moment)) {
+        let claimed = self.indexes.ids_claimed_by_vpc.of(vpc).next().copied();
+        match claimed.or(standing).or_else(|| self.numbers.ids.propose(now.moment)) {
             Some(id) => {
                 self.numbers.id_proposals.insert(vpc.clone(), id);
                 Number::Claimable(id)

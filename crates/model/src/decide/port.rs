@@ -42,6 +42,8 @@ impl World {
             .collect()
     }
 
+    /// The port goes first: as long as it is there, its addresses must be nobody else's. Whoever
+    /// is killed in between leaves claims without a port, which are found and given back.
     fn take_down_port(&mut self, port: &Port) -> Decision {
         if !port.meta.is_held() {
             return Decision::nothing();
@@ -52,7 +54,7 @@ impl World {
         things.sort();
         things.dedup();
         let releases = things.into_iter().map(|thing| Action::Release(thing, holder.clone()));
-        Decision::act(releases.chain([let_go(Kind::Port, &port.meta)]))
+        Decision::act([let_go(Kind::Port, &port.meta)].into_iter().chain(releases))
     }
 
     /// Looks whether an object is as the world knows it.

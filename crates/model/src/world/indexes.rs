@@ -20,6 +20,7 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_tenant: Groups<String, ObjectName>,
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
     pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
+    pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
@@ -242,7 +243,12 @@ impl Item for Claim {
                 world.indexes.hold(*address, &self.meta.name);
                 world.take_address(*address);
             }
-            Thing::NetworkId(id) => world.numbers.ids.take(*id),
+            Thing::NetworkId(id) => {
+                world.numbers.ids.take(*id);
+                if let Some(vpc) = self.vpc_holder() {
+                    world.indexes.ids_claimed_by_vpc.add(vpc, *id);
+                }
+            }
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
                     world.indexes.vpc_of_id.insert(id, vpc.clone());
@@ -265,7 +271,12 @@ impl Item for Claim {
                 world.indexes.let_go(*address);
                 world.free_address(*address, until);
             }
-            Thing::NetworkId(id) => world.numbers.ids.free(*id, until),
+            Thing::NetworkId(id) => {
+                world.numbers.ids.free(*id, until);
+                if let Some(vpc) = self.vpc_holder() {
+                    world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
+                }
+            }
             Thing::Vpc(_) => {
                 if let Some(id) = self.given_id() {
                     world.indexes.vpc_of_id.remove(&id);

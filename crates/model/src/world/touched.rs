@@ -92,11 +92,9 @@ impl World {
     }
 
     fn touch_claims_of_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
-        let right = Thing::Vpc(vpc.clone());
-        if let Some(claim) = self.claims.get(&ObjectName::cluster(right.to_string())) {
-            touched.extend(claim.given_id().map(|id| claim_key(&Thing::NetworkId(id))));
-            touched.insert(claim_key(&right));
-        }
+        let ids = self.indexes.ids_claimed_by_vpc.of(vpc);
+        touched.extend(ids.map(|id| claim_key(&Thing::NetworkId(*id))));
+        touched.insert(claim_key(&Thing::Vpc(vpc.clone())));
     }
 }
 

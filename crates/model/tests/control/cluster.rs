@@ -191,9 +191,7 @@ impl Cluster {
             Action::CreateSubnet(subnet) => self.make(Object::Subnet((**subnet).clone())),
             Action::CreatePort(port) => self.make(Object::Port((**port).clone())),
             Action::Delete(target) => self.delete_incarnation(target),
-            Action::SetFinalizers(target, finalizers) => self.guarded(target, |object| {
-                object.meta_mut().finalizers = Some(finalizers.clone());
-            }),
+            Action::SetFinalizers(target, finalizers) => self.set_finalizers(target, finalizers),
             Action::PlacePort(target, node) => self.guarded(target, |object| {
                 let Object::Port(port) = object else { panic!("{object:?} is no port") };
                 port.spec.node = Some(node.clone());
@@ -264,6 +262,19 @@ impl Cluster {
             }
             Some(other) => Outcome::Otherwise(vec![gone(target), there(other)]),
             None => Outcome::Done(vec![gone(target)]),
+        }
+    }
+
+    fn set_finalizers(&mut self, target: &Target, finalizers: &[String]) -> Outcome {
+        let outcome = self.guarded(target, |object| {
+            object.meta_mut().finalizers = Some(finalizers.to_vec());
+        });
+        let left = self.objects.get(&target.key);
+        match (outcome, left) {
+            (Outcome::Done(answers), Some(left)) if left.meta().deletion_timestamp.is_some() => {
+                Outcome::Otherwise(answers)
+            }
+            (outcome, _) => outcome,
         }
     }
 

@@ -155,9 +155,17 @@ impl History {
         for position in self.checked..self.cluster.log.len() {
             if let Message::There(object) = self.cluster.log[position].clone() {
                 self.check_phase(&object);
+                self.check_end(&object);
             }
         }
         self.checked = self.cluster.log.len();
+    }
+
+    /// No pod loses its port while it needs it.
+    fn check_end(&self, object: &Object) {
+        let Object::Port(port) = object else { return };
+        let ends = port.metadata.deletion_timestamp.is_some();
+        assert!(!ends || !self.pod_lives(port), "{} lost its port", port.spec.pod);
     }
 
     /// No phase goes back to the beginning, and none leaves Terminating.
@@ -202,8 +210,9 @@ impl History {
 
     fn pod_lives(&self, port: &atoll_api::Port) -> bool {
         let pod = key(Kind::Pod, &format!("shop/{}", port.spec.pod));
-        let Some(pod) = self.cluster.objects.get(&pod) else { return false };
-        pod.meta().uid.as_deref() == Some(&port.spec.pod_uid)
+        let Some(Object::Pod(pod)) = self.cluster.objects.get(&pod) else { return false };
+        let finished = pod.status.as_ref().is_some_and(|status| status.phase.is_some());
+        pod.metadata.uid.as_deref() == Some(&port.spec.pod_uid) && !finished
     }
 
     fn delete_everything(&mut self) {
@@ -216,7 +225,7 @@ impl History {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_address_is_given_twice_and_nothing_is_forgotten(
