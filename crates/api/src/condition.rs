@@ -38,6 +38,8 @@ pub enum Reason {
     NoFreeNetworkId,
     /// The template for default networks cannot be used.
     TemplateInvalid,
+    /// The network has no subnet that gives addresses.
+    SubnetNotReady,
     /// The subnet has no free address.
     SubnetExhausted,
     /// The address asked for belongs to somebody.

@@ -1,1 +1,42 @@
-//! (being written)
+//! The controller: what needs one writer. Network ids, addresses, default networks, status.
+//!
+//! It watches, asks [`atoll_model::World`] what to do, and does it. The rule of this crate: hands
+//! do not think. Whatever depends on more than one object is decided in the model.
+
+mod config;
+mod execute;
+mod kinds;
+mod queue;
+mod reconcile;
+mod template;
+mod watch;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use anyhow::Result;
+use kube::Client;
+use tokio::task::JoinSet;
+
+pub use config::ControllerConfig;
+
+use reconcile::Desk;
+
+/// Runs the controller until `shutdown` is done.
+pub async fn run(
+    client: Client,
+    config: ControllerConfig,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    let desk = Arc::new(Desk::new(&config));
+    let mut tasks = JoinSet::new();
+    watch::start(&client, &desk, &mut tasks);
+    tasks.spawn(template::follow(config.template_file(), desk.clone()));
+    for _ in 0..config.workers {
+        tasks.spawn(reconcile::work(client.clone(), desk.clone()));
+    }
+    shutdown.await;
+    desk.close();
+    tasks.shutdown().await;
+    Ok(())
+}

@@ -3,4 +3,14 @@
 //! The rule of this crate: it thinks and never touches. No clock, no I/O, no async; time and what
 //! was seen come in as values, and what shall be done goes out as values.
 
+mod action;
+pub mod allocate;
 pub mod compile;
+mod conditions;
+mod decide;
+pub mod intent;
+mod world;
+
+pub use action::{Action, Decision, Key, Target, Tone};
+pub use conditions::Verdict;
+pub use world::{Now, Settings, Touched, World};

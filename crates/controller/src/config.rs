@@ -1,0 +1,85 @@
+//! What the controller can be told.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use atoll_model::Settings;
+
+/// Settings of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct ControllerConfig {
+    /// A Network manifest from which every new tenant gets its network `default`; `{{tenant}}` in
+    /// it is the tenant's name. Without it, tenants get only what their own spec asks for.
+    #[arg(long = "default-network-template-path", value_name = "FILE", value_parser = any_path)]
+    pub default_network_template: Option<PathBuf>,
+
+    /// Seconds that a freed address rests before another pod may get it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub address_rest: u64,
+
+    /// Seconds that a claim may stand without its holder before it is given back. More than a
+    /// request to the API can take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub claim_grace: u64,
+
+    /// How many objects are worked on at the same time.
+    #[arg(long, default_value_t = 32)]
+    pub workers: usize,
+}
+
+/// Any text, also the empty one, which clap would refuse as a path.
+fn any_path(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(PathBuf::from(text))
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        ControllerConfig {
+            default_network_template: None,
+            address_rest: 30,
+            claim_grace: 30,
+            workers: 32,
+        }
+    }
+}
+
+impl ControllerConfig {
+    /// The template's file; an empty path means none.
+    pub(crate) fn template_file(&self) -> Option<PathBuf> {
+        self.default_network_template.clone().filter(|path| path != Path::new(""))
+    }
+
+    /// What the model needs of it.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            rest: Duration::from_secs(self.address_rest),
+            grace: Duration::from_secs(self.claim_grace),
+            ..Settings::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        config: ControllerConfig,
+    }
+
+    #[test]
+    fn the_command_line_and_the_code_have_the_same_defaults() {
+        assert_eq!(Command::parse_from(["controller"]).config, ControllerConfig::default());
+    }
+
+    #[test]
+    fn an_empty_path_means_no_template() {
+        let given = ["controller", "--default-network-template-path", ""];
+        assert_eq!(Command::parse_from(given).config.template_file(), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Does one action, and tells what came to light.
+//!
+//! The rule: an answer that differs from what was thought is no failure. It is news, and the
+//! matter is decided again.
+
+use atoll_api::{Claim, ClaimHolder};
+use atoll_model::intent::{Kind, ObjectName, Thing};
+use atoll_model::{Action, Key, Target, Tone};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::response::Status;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Error, Resource};
+use serde_json::{Value, json};
+
+use crate::kinds::{Known, reference, with_kind};
+use crate::reconcile::News;
+
+/// What came of an action.
+pub(crate) struct Executed {
+    /// What came to light.
+    pub(crate) news: Vec<News>,
+    /// Whether all was as it was thought when the action was decided. If not, what was to follow
+    /// must not be done.
+    pub(crate) as_thought: bool,
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Does one action.
+pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed> {
+    match action {
+        Action::Confirm(key, known) => confirm(client, key, known.as_ref()).await,
+        Action::Claim(thing, holder) => claim(client, thing, holder).await,
+        Action::Release(thing, holder) => release(client, thing, holder).await,
+        Action::CreateNetwork(network) => create(client, network.as_ref()).await,
+        Action::CreateSubnet(subnet) => create(client, subnet.as_ref()).await,
+        Action::CreatePort(port) => create(client, port.as_ref()).await,
+        Action::Delete(target) => delete(client, target).await,
+        Action::SetFinalizers(target, finalizers) => {
+            let change = json!({"metadata": {"finalizers": finalizers}});
+            patch(client, target, Part::Object, change).await
+        }
+        Action::PlacePort(target, node) => {
+            patch(client, target, Part::Object, json!({"spec": {"node": node}})).await
+        }
+        Action::SetTenantStatus(target, status) => {
+            patch(client, target, Part::Status, json!({"status": status})).await
+        }
+        Action::SetNetworkStatus(target, status) => {
+            patch(client, target, Part::Status, json!({"status": status})).await
+        }
+        Action::SetSubnetStatus(target, status) => {
+            patch(client, target, Part::Status, json!({"status": status})).await
+        }
+        Action::Say(target, tone, reason, message) => {
+            say(client, target, *tone, &reason.to_string(), message).await
+        }
+    }
+}
+
+impl Executed {
+    fn as_thought(news: impl IntoIterator<Item = News>) -> Self {
+        Executed { news: news.into_iter().collect(), as_thought: true }
+    }
+
+    fn otherwise(news: impl IntoIterator<Item = News>) -> Self {
+        Executed { news: news.into_iter().collect(), as_thought: false }
+    }
+}
+
+async fn confirm(client: &Client, key: &Key, known: Option<&Target>) -> Result<Executed> {
+    let found = with_kind!(key.kind, K => find::<K>(client, &key.name).await?);
+    Ok(match (found, known) {
+        (None, None) => Executed::as_thought([]),
+        (Some((target, _)), Some(known)) if target == *known => Executed::as_thought([]),
+        (Some((_, news)), _) => Executed::otherwise([news]),
+        (None, Some(known)) => Executed::otherwise([gone(known)]),
+    })
+}
+
+async fn claim(client: &Client, thing: &Thing, holder: &ClaimHolder) -> Result<Executed> {
+    let claim = thing.claimed_by(holder.clone());
+    let name = ObjectName::cluster(thing.to_string());
+    let api = Claim::api(client, &name);
+    match api.create(&PostParams::default(), &claim).await {
+        Ok(made) => Ok(Executed::as_thought([there(&made)])),
+        Err(Error::Api(status)) if status.is_already_exists() => {
+            Ok(match api.get_opt(&name.name).await? {
+                Some(standing) if standing.spec.holder == *holder => {
+                    Executed::as_thought([there(&standing)])
+                }
+                Some(standing) => Executed::otherwise([there(&standing)]),
+                None => Executed::otherwise([]),
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn release(client: &Client, thing: &Thing, holder: &ClaimHolder) -> Result<Executed> {
+    let name = ObjectName::cluster(thing.to_string());
+    match Claim::api(client, &name).get_opt(&name.name).await? {
+        Some(standing) if standing.spec.holder == *holder => {
+            delete(client, &target(&standing)).await
+        }
+        Some(standing) => Ok(Executed::as_thought([there(&standing)])),
+        None => Ok(Executed::as_thought([])),
+    }
+}
+
+async fn create<K: Known>(client: &Client, object: &K) -> Result<Executed> {
+    let name = object.key().name;
+    match K::api(client, &name).create(&PostParams::default(), object).await {
+        Ok(made) => Ok(Executed::as_thought([there(&made)])),
+        Err(Error::Api(status)) if status.is_already_exists() => {
+            let standing = find::<K>(client, &name).await?;
+            Ok(Executed::otherwise(standing.map(|(_, news)| news)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete(client: &Client, target: &Target) -> Result<Executed> {
+    let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let name = &target.key.name;
+    let answer = with_kind!(target.key.kind, K => {
+        let answer = K::api(client, name).delete(&name.name, &params).await;
+        answer.map(|answer| answer.map_left(|object| settled(&object)).left())
+    });
+    match answer {
+        Ok(Some(news)) => Ok(Executed::as_thought([news])),
+        Ok(None) => Ok(Executed::as_thought([gone(target)])),
+        Err(Error::Api(status)) => missed(client, target, status).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Which part of an object is written.
+#[derive(Clone, Copy)]
+enum Part {
+    Object,
+    Status,
+}
+
+/// Changes an object that must still be at the version on which the change was decided.
+async fn patch(
+    client: &Client,
+    target: &Target,
+    part: Part,
+    mut change: Value,
+) -> Result<Executed> {
+    change["metadata"]["resourceVersion"] = json!(target.revision.to_string());
+    change["metadata"]["uid"] = json!(target.uid);
+    let (name, params) = (&target.key.name, PatchParams::default());
+    let answer = with_kind!(target.key.kind, K => {
+        let (api, change) = (K::api(client, name), Patch::Merge(&change));
+        let answer = match part {
+            Part::Object => api.patch(&name.name, &params, &change).await,
+            Part::Status => api.patch_status(&name.name, &params, &change).await,
+        };
+        answer.map(|object| (settled(&object), object.meta().deletion_timestamp.is_some()))
+    });
+    match answer {
+        Ok((news @ News::There(_), true)) => Ok(Executed::otherwise([news])),
+        Ok((news, _)) => Ok(Executed::as_thought([news])),
+        Err(Error::Api(status)) => missed(client, target, status).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// A write that found its object changed, replaced or gone brings to light how it is.
+async fn missed(client: &Client, target: &Target, status: Box<Status>) -> Result<Executed> {
+    if !status.is_conflict() && !status.is_not_found() {
+        return Err(Error::Api(status));
+    }
+    let found = with_kind!(target.key.kind, K => find::<K>(client, &target.key.name).await?);
+    Ok(match found {
+        None => Executed::otherwise([gone(target)]),
+        Some((found, news)) if found.uid == target.uid => Executed::otherwise([news]),
+        Some((_, news)) => Executed::otherwise([gone(target), news]),
+    })
+}
+
+/// Tells people. What was said before is not counted up here: the model says a thing once.
+async fn say(
+    client: &Client,
+    target: &Target,
+    tone: Tone,
+    reason: &str,
+    message: &str,
+) -> Result<Executed> {
+    let reporter = Reporter { controller: "atoll.dev/controller".into(), instance: None };
+    let event = Event {
+        type_: match tone {
+            Tone::Normal => EventType::Normal,
+            Tone::Warning => EventType::Warning,
+        },
+        reason: reason.to_owned(),
+        note: Some(message.to_owned()),
+        action: "Reconcile".into(),
+        secondary: None,
+    };
+    let recorder = Recorder::new(client.clone(), reporter);
+    recorder.publish(&event, &reference(target)).await?;
+    Ok(Executed::as_thought([]))
+}
+
+async fn find<K: Known>(client: &Client, name: &ObjectName) -> Result<Option<(Target, News)>> {
+    let found = K::api(client, name).get_opt(&name.name).await?;
+    Ok(found.map(|object| (target(&object), there(&object))))
+}
+
+fn there<K: Known>(object: &K) -> News {
+    News::There(Box::new(object.seen()))
+}
+
+/// What the answer to a write says: an object that is being deleted and held by nobody is gone.
+fn settled<K: Known>(object: &K) -> News {
+    let meta = object.meta();
+    let held = meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    let ends_by_itself = K::KIND == Kind::Pod || K::KIND == Kind::Namespace;
+    if meta.deletion_timestamp.is_some() && !held && !ends_by_itself {
+        return gone(&target(object));
+    }
+    there(object)
+}
+
+fn gone(target: &Target) -> News {
+    News::Gone(target.key.clone(), target.uid.clone())
+}
+
+fn target<K: Known>(object: &K) -> Target {
+    Target::new(K::KIND, object.seen().meta())
+}

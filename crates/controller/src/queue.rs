@@ -1,0 +1,231 @@
+//! What is to be looked at, and when.
+//!
+//! The rule: an object is worked on by one worker at a time; however often it is touched
+//! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets,
+//! whose counts change with every pod, are looked at four times a second at most.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use atoll_model::Key;
+use atoll_model::allocate::Moment;
+use atoll_model::intent::Kind;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const SUBNET_PACE: Duration = Duration::from_millis(250);
+
+/// How many waves of actions in a row an object may cause before it is made to wait.
+const PATIENCE: u32 = 32;
+
+/// What came of looking at an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There was nothing to do.
+    Idle,
+    /// Something was done; it has to be looked at again.
+    Acted,
+    /// Something failed.
+    Failed,
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    ready: VecDeque<Key>,
+    waiting: HashSet<Key>,
+    working: HashSet<Key>,
+    touched_meanwhile: HashSet<Key>,
+    alarms: BTreeSet<(Moment, Key)>,
+    trouble: HashMap<Key, u32>,
+    waves: HashMap<Key, u32>,
+    not_before: HashMap<Key, Moment>,
+}
+
+impl Queue {
+    /// An object has to be looked at.
+    pub(crate) fn touch(&mut self, key: Key, now: Moment) {
+        if self.working.contains(&key) {
+            self.touched_meanwhile.insert(key);
+            return;
+        }
+        match self.not_before.get(&key).copied() {
+            Some(moment) if moment > now => self.touch_at(key, moment),
+            Some(_) | None => {
+                if self.waiting.insert(key.clone()) {
+                    self.ready.push_back(key);
+                }
+            }
+        }
+    }
+
+    /// An object has to be looked at, but not before `moment`.
+    pub(crate) fn touch_at(&mut self, key: Key, moment: Moment) {
+        self.alarms.insert((moment, key));
+    }
+
+    /// The next object to look at.
+    pub(crate) fn next(&mut self, now: Moment) -> Option<Key> {
+        self.ring(now);
+        let key = self.ready.pop_front()?;
+        self.waiting.remove(&key);
+        self.working.insert(key.clone());
+        if key.kind == Kind::Subnet {
+            self.not_before.insert(key.clone(), now + SUBNET_PACE);
+        }
+        Some(key)
+    }
+
+    /// When the next alarm rings.
+    pub(crate) fn next_alarm(&self) -> Option<Moment> {
+        self.alarms.first().map(|(moment, _)| *moment)
+    }
+
+    /// How many objects wait to be looked at, now or later.
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len() + self.working.len()
+    }
+
+    /// A worker is done with an object.
+    pub(crate) fn done(&mut self, key: Key, outcome: Outcome, now: Moment) {
+        self.working.remove(&key);
+        let touched = self.touched_meanwhile.remove(&key);
+        match outcome {
+            Outcome::Idle => {
+                self.trouble.remove(&key);
+                self.waves.remove(&key);
+                if touched {
+                    self.touch(key, now);
+                } else if key.kind == Kind::Subnet {
+                    self.not_before.retain(|_, moment| *moment > now);
+                }
+            }
+            Outcome::Acted => self.go_on(key, now),
+            Outcome::Failed => self.pause(key, now),
+        }
+    }
+
+    fn go_on(&mut self, key: Key, now: Moment) {
+        let waves = self.waves.entry(key.clone()).or_default();
+        *waves += 1;
+        if *waves > PATIENCE {
+            tracing::warn!(%key, "does not come to rest; slowed down");
+            return self.pause(key, now);
+        }
+        self.not_before.remove(&key);
+        self.touch(key, now);
+    }
+
+    fn pause(&mut self, key: Key, now: Moment) {
+        let failures = self.trouble.entry(key.clone()).or_default();
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(16)).min(LONGEST_PAUSE);
+        *failures += 1;
+        self.touch_at(key, now + pause);
+    }
+
+    fn ring(&mut self, now: Moment) {
+        while self.alarms.first().is_some_and(|(moment, _)| *moment <= now) {
+            if let Some((_, key)) = self.alarms.pop_first() {
+                self.not_before.remove(&key);
+                self.touch(key, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::intent::ObjectName;
+
+    use super::*;
+
+    const START: Moment = Moment::ZERO;
+
+    fn key(kind: Kind, name: &str) -> Key {
+        Key::new(kind, ObjectName::cluster(name))
+    }
+
+    fn pod() -> Key {
+        key(Kind::Pod, "web")
+    }
+
+    #[test]
+    fn an_object_touched_many_times_is_looked_at_once() {
+        let mut queue = Queue::default();
+        queue.touch(pod(), START);
+        queue.touch(pod(), START);
+        assert_eq!(queue.next(START), Some(pod()));
+        assert_eq!(queue.next(START), None);
+    }
+
+    #[test]
+    fn an_object_is_worked_on_by_one_worker_and_looked_at_again_if_touched_meanwhile() {
+        let mut queue = Queue::default();
+        queue.touch(pod(), START);
+        queue.next(START);
+        queue.touch(pod(), START);
+        assert_eq!(queue.next(START), None);
+        queue.done(pod(), Outcome::Idle, START);
+        assert_eq!(queue.next(START), Some(pod()));
+        queue.done(pod(), Outcome::Idle, START);
+        assert_eq!(queue.next(START), None);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn what_fails_waits_longer_each_time_until_it_works() {
+        let mut queue = Queue::default();
+        queue.touch(pod(), START);
+        let mut now = START;
+        let mut pauses = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(queue.next(now), Some(pod()));
+            queue.done(pod(), Outcome::Failed, now);
+            let alarm = queue.next_alarm().unwrap();
+            pauses.push((alarm - now).as_millis());
+            now = alarm;
+        }
+        assert_eq!(pauses, [100, 200, 400]);
+        queue.next(now);
+        queue.done(pod(), Outcome::Idle, now);
+        assert_eq!(queue.next_alarm(), None);
+        queue.touch(pod(), now);
+        queue.next(now);
+        queue.done(pod(), Outcome::Failed, now);
+        assert_eq!(queue.next_alarm(), Some(now + FIRST_PAUSE));
+    }
+
+    #[test]
+    fn an_object_that_never_comes_to_rest_is_slowed_down() {
+        let mut queue = Queue::default();
+        queue.touch(pod(), START);
+        for _ in 0..=PATIENCE {
+            assert_eq!(queue.next(START), Some(pod()));
+            queue.done(pod(), Outcome::Acted, START);
+        }
+        assert_eq!(queue.next(START), None);
+        assert!(queue.next_alarm().is_some());
+    }
+
+    #[test]
+    fn a_subnet_is_counted_four_times_a_second_at_most() {
+        let subnet = key(Kind::Subnet, "web");
+        let mut queue = Queue::default();
+        queue.touch(subnet.clone(), START);
+        assert_eq!(queue.next(START), Some(subnet.clone()));
+        queue.done(subnet.clone(), Outcome::Idle, START);
+        queue.touch(subnet.clone(), START);
+        assert_eq!(queue.next(START), None);
+        assert_eq!(queue.next(START + SUBNET_PACE), Some(subnet));
+    }
+
+    #[test]
+    fn an_alarm_rings_once_at_its_time() {
+        let mut queue = Queue::default();
+        queue.touch_at(pod(), Moment::from_secs(5));
+        queue.touch_at(pod(), Moment::from_secs(5));
+        assert_eq!(queue.next(Moment::from_secs(4)), None);
+        assert_eq!(queue.next(Moment::from_secs(5)), Some(pod()));
+        assert_eq!(queue.next(Moment::from_secs(5)), None);
+    }
+}

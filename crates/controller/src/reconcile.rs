@@ -1,0 +1,214 @@
+//! The desk where news arrive and work is handed out, and the workers.
+//!
+//! The rule: nothing is decided before every kind was listed, and whatever a worker's own writes
+//! bring to light is known before the next decision.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use atoll_model::allocate::Moment;
+use atoll_model::intent::{Kind, ObjectName, Seen, Template};
+use atoll_model::{Action, Decision, Key, Now, Touched, World};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::sync::Notify;
+
+use crate::config::ControllerConfig;
+use crate::execute::{Executed, execute};
+use crate::queue::{Outcome, Queue};
+
+/// Every kind that must be listed before anything is decided.
+const KINDS: usize = 7;
+
+/// How long one request may take. A claim without its port is left alone for longer than this.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// News about one object.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// It is there.
+    There(Box<Seen>),
+    /// This incarnation is gone.
+    Gone(Key, String),
+}
+
+/// Where news arrive and work is handed out.
+pub(crate) struct Desk {
+    papers: Mutex<Papers>,
+    bell: Notify,
+    beginning: Instant,
+}
+
+struct Papers {
+    world: World,
+    queue: Queue,
+    listed: HashSet<Kind>,
+    template_known: bool,
+    closed: bool,
+}
+
+impl Papers {
+    fn is_open(&self) -> bool {
+        self.listed.len() == KINDS && self.template_known && !self.closed
+    }
+
+    fn file(&mut self, touched: Touched, now: Moment) {
+        touched.into_iter().for_each(|key| self.queue.touch(key, now));
+    }
+
+    fn hear(&mut self, news: News, now: Moment) {
+        let touched = match news {
+            News::There(seen) => self.world.observe(*seen, now),
+            News::Gone(key, uid) => self.world.gone(&key, &uid, now),
+        };
+        self.file(touched, now);
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(config: &ControllerConfig) -> Self {
+        let papers = Papers {
+            world: World::new(config.settings()),
+            queue: Queue::default(),
+            listed: HashSet::new(),
+            template_known: false,
+            closed: false,
+        };
+        Desk { papers: Mutex::new(papers), bell: Notify::new(), beginning: Instant::now() }
+    }
+
+    /// Takes in news.
+    pub(crate) fn hear(&self, news: News) {
+        self.papers().hear(news, self.moment());
+        self.bell.notify_one();
+    }
+
+    /// Takes in that a kind was listed completely.
+    pub(crate) fn hear_list(&self, kind: Kind, names: &BTreeSet<ObjectName>) {
+        let mut papers = self.papers();
+        let touched = papers.world.only(kind, names, self.moment());
+        papers.file(touched, self.moment());
+        papers.listed.insert(kind);
+        tracing::debug!(?kind, objects = names.len(), "listed");
+        self.bell.notify_waiters();
+    }
+
+    /// Takes in the template for default networks.
+    pub(crate) fn hear_template(&self, template: Template) {
+        let mut papers = self.papers();
+        let touched = papers.world.observe_template(template);
+        papers.file(touched, self.moment());
+        papers.template_known = true;
+        self.bell.notify_waiters();
+    }
+
+    /// Hands out no more work.
+    pub(crate) fn close(&self) {
+        self.papers().closed = true;
+    }
+
+    /// The next object to look at.
+    async fn next(&self) -> Key {
+        loop {
+            let bell = self.bell.notified();
+            let alarm = match self.next_or_alarm() {
+                Ok(key) => return key,
+                Err(alarm) => alarm,
+            };
+            match alarm {
+                None => bell.await,
+                Some(pause) => {
+                    let _ = tokio::time::timeout(pause, bell).await;
+                }
+            }
+        }
+    }
+
+    /// The next object to look at, or how long there will be none.
+    fn next_or_alarm(&self) -> Result<Key, Option<Duration>> {
+        let now = self.moment();
+        let mut papers = self.papers();
+        if !papers.is_open() {
+            return Err(None);
+        }
+        match papers.queue.next(now) {
+            Some(key) => {
+                if papers.queue.len() > 1 {
+                    self.bell.notify_one();
+                }
+                Ok(key)
+            }
+            None => Err(papers.queue.next_alarm().map(|alarm| alarm.saturating_sub(now))),
+        }
+    }
+
+    fn decide(&self, key: &Key) -> Decision {
+        let moment = self.moment();
+        let now = Now { moment, time: wall_clock() };
+        let mut papers = self.papers();
+        let decision = papers.world.decide(key, &now);
+        if let Some(moment) = decision.again {
+            papers.queue.touch_at(key.clone(), moment);
+        }
+        decision
+    }
+
+    fn done(&self, key: Key, outcome: Outcome) {
+        self.papers().queue.done(key, outcome, self.moment());
+        self.bell.notify_one();
+    }
+
+    fn unsay(&self, action: &Action) {
+        if let Action::Say(target, ..) = action {
+            self.papers().world.unsay(&target.key);
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        self.beginning.elapsed()
+    }
+
+    fn papers(&self) -> MutexGuard<'_, Papers> {
+        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clock on the wall, in seconds, as Kubernetes writes it.
+fn wall_clock() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// A worker: looks at one object after the other, for ever.
+pub(crate) async fn work(client: Client, desk: Arc<Desk>) {
+    loop {
+        let key = desk.next().await;
+        let decision = desk.decide(&key);
+        let outcome = act(&client, &desk, &key, &decision.actions).await;
+        desk.done(key, outcome);
+    }
+}
+
+async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Outcome {
+    for action in actions {
+        let request = tokio::time::timeout(REQUEST, execute(client, action));
+        let failure = match request.await {
+            Ok(Ok(Executed { news, as_thought })) => {
+                tracing::debug!(%key, ?action, as_thought, "done");
+                news.into_iter().for_each(|news| desk.hear(news));
+                if !as_thought {
+                    break;
+                }
+                continue;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", REQUEST.as_secs()),
+        };
+        tracing::warn!(%key, ?action, error = failure, "failed; tried again later");
+        desk.unsay(action);
+        return Outcome::Failed;
+    }
+    if actions.is_empty() { Outcome::Idle } else { Outcome::Acted }
+}

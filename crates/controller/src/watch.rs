@@ -1,0 +1,56 @@
+//! The API as the controller sees it: every kind is listed, then followed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use atoll_api::{Claim, Network, Port, Subnet, Tenant};
+use atoll_model::intent::ObjectName;
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::task::JoinSet;
+
+use crate::kinds::Known;
+use crate::reconcile::{Desk, News};
+
+/// Starts to follow every kind.
+pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) {
+    tasks.spawn(follow(Api::<Tenant>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Network>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Subnet>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Port>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Claim>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Namespace>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Pod>::all(client.clone()), desk.clone()));
+}
+
+async fn follow<K: Known>(api: Api<K>, desk: Arc<Desk>) {
+    let config = watcher::Config::default().page_size(2000);
+    let events = watcher(api, config).default_backoff();
+    pin_mut!(events);
+    let mut listed = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => hear(event, &mut listed, &desk),
+            Err(error) => tracing::warn!(kind = ?K::KIND, %error, "the watch broke; tried again"),
+        }
+    }
+}
+
+fn hear<K: Known>(event: Event<K>, listed: &mut BTreeSet<ObjectName>, desk: &Desk) {
+    match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => {
+            listed.insert(object.key().name);
+            desk.hear(News::There(Box::new(object.seen())));
+        }
+        Event::InitDone => desk.hear_list(K::KIND, &std::mem::take(listed)),
+        Event::Apply(object) => desk.hear(News::There(Box::new(object.seen()))),
+        Event::Delete(object) => {
+            let uid = object.meta().uid.clone().unwrap_or_default();
+            desk.hear(News::Gone(object.key(), uid));
+        }
+    }
+}

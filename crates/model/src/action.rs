@@ -1,0 +1,126 @@
+//! What shall be done, as values.
+//!
+//! The rule: every action can be done twice without harm, and every action that takes something
+//! away names the incarnation it means.
+
+use atoll_api as api;
+use atoll_api::{ClaimHolder, Reason};
+
+use crate::allocate::Moment;
+use crate::intent::{Kind, Meta, ObjectName, Thing};
+
+/// Which object: what work is queued by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The kind.
+    pub kind: Kind,
+    /// The name.
+    pub name: ObjectName,
+}
+
+impl Key {
+    /// The object `name` of a kind.
+    pub fn new(kind: Kind, name: ObjectName) -> Self {
+        Key { kind, name }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.name)
+    }
+}
+
+/// One incarnation of an object, at the version on which a decision rests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Which object.
+    pub key: Key,
+    /// Its incarnation.
+    pub uid: String,
+    /// Its version.
+    pub revision: u64,
+}
+
+impl Target {
+    /// The object with this metadata.
+    pub fn new(kind: Kind, meta: &Meta) -> Self {
+        let key = Key::new(kind, meta.name.clone());
+        Target { key, uid: meta.uid.clone(), revision: meta.revision }
+    }
+}
+
+/// How an event is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Good to know.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Look whether an object is still as it was when this was decided (`None`: not there). If it
+    /// is not, what follows is not done, and the matter is decided again.
+    Confirm(Key, Option<Target>),
+    /// Claim a thing for a holder. If somebody else has it, what follows is not done, and the
+    /// matter is decided again.
+    Claim(Thing, ClaimHolder),
+    /// Give a thing back, if this holder has it.
+    Release(Thing, ClaimHolder),
+    /// Make a network.
+    CreateNetwork(Box<api::Network>),
+    /// Make a subnet.
+    CreateSubnet(Box<api::Subnet>),
+    /// Make a port.
+    CreatePort(Box<api::Port>),
+    /// Delete an object.
+    Delete(Target),
+    /// Replace an object's finalizers. If it is being deleted and others still hold it, what
+    /// follows is not done.
+    SetFinalizers(Target, Vec<String>),
+    /// Tell a port on which node its pod is.
+    PlacePort(Target, String),
+    /// Replace a tenant's status.
+    SetTenantStatus(Target, Box<api::TenantStatus>),
+    /// Replace a network's status.
+    SetNetworkStatus(Target, Box<api::NetworkStatus>),
+    /// Replace a subnet's status.
+    SetSubnetStatus(Target, Box<api::SubnetStatus>),
+    /// Tell people about an object.
+    Say(Target, Tone, Reason, String),
+}
+
+/// What to do about an object now, and when to look again even if nothing happens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What to do, in this order.
+    pub actions: Vec<Action>,
+    /// When to look again.
+    pub again: Option<Moment>,
+}
+
+impl Decision {
+    /// Nothing to do until something happens.
+    pub fn nothing() -> Self {
+        Decision::default()
+    }
+
+    /// These things, now.
+    pub fn act(actions: impl IntoIterator<Item = Action>) -> Self {
+        Decision { actions: actions.into_iter().collect(), again: None }
+    }
+
+    /// The same, and look again at `moment`.
+    pub fn and_again(self, moment: Moment) -> Self {
+        Decision { again: Some(moment), ..self }
+    }
+}
+
+impl From<Action> for Decision {
+    fn from(action: Action) -> Self {
+        Decision::act([action])
+    }
+}

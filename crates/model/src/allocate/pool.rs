@@ -1,0 +1,251 @@
+//! Numbers handed out in a circle: the cursor always moves on, so that a freed number comes round
+//! again last, and never before its rest is over.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use atoll_types::NetworkId;
+
+use super::spans::Spans;
+
+/// A point in time, as the time since some fixed beginning. The caller reads the clock.
+pub type Moment = Duration;
+
+/// Numbers `first..=last` in a circle.
+#[derive(Clone, Debug)]
+pub(super) struct Circle {
+    first: u128,
+    last: u128,
+    cursor: u128,
+    reserved: Spans,
+    taken: Spans,
+    taken_though_reserved: u128,
+    resting: Spans,
+    rests: VecDeque<(Moment, u128)>,
+    latest_rest: HashMap<u128, Moment>,
+}
+
+/// Why a circle gives no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dry {
+    /// Everything is taken.
+    Full,
+    /// What is free was freed too recently; the first may be given at this moment.
+    Resting(Moment),
+}
+
+impl Circle {
+    /// The numbers `first..=last` without the `reserved` ones, which are never given.
+    pub(super) fn new(first: u128, last: u128, reserved: Spans) -> Self {
+        Circle {
+            first,
+            last,
+            cursor: first,
+            reserved,
+            taken: Spans::default(),
+            taken_though_reserved: 0,
+            resting: Spans::default(),
+            rests: VecDeque::new(),
+            latest_rest: HashMap::new(),
+        }
+    }
+
+    /// Marks a number as taken, by whomever. A reserved one can be: it was given before somebody
+    /// reserved it.
+    pub(super) fn take(&mut self, number: u128) {
+        if !self.taken.contains(number) {
+            self.taken.insert(number, number);
+            self.taken_though_reserved += u128::from(self.reserved.contains(number));
+        }
+    }
+
+    /// Marks a number as free again; it is not given before `until`.
+    pub(super) fn free(&mut self, number: u128, until: Moment) {
+        if self.taken.remove(number) {
+            self.taken_though_reserved -= u128::from(self.reserved.contains(number));
+            self.resting.insert(number, number);
+            self.rests.push_back((until, number));
+            self.latest_rest.insert(number, until);
+        }
+    }
+
+    /// Takes and returns the next number in the circle.
+    pub(super) fn next(&mut self, now: Moment) -> Result<u128, Dry> {
+        self.wake(now);
+        let number = self
+            .untouched(self.cursor, self.last)
+            .or_else(|| self.untouched(self.first, self.cursor.saturating_sub(1)))
+            .ok_or_else(|| self.dry())?;
+        self.take(number);
+        self.cursor = if number == self.last { self.first } else { number + 1 };
+        Ok(number)
+    }
+
+    /// Takes over where `old`, a circle of the same numbers, stood and what rested in it.
+    pub(super) fn go_on_from(&mut self, old: Circle) {
+        self.cursor = old.cursor;
+        self.resting = old.resting;
+        self.rests = old.rests;
+        self.latest_rest = old.latest_rest;
+    }
+
+    pub(super) fn is_taken(&self, number: u128) -> bool {
+        self.taken.contains(number)
+    }
+
+    pub(super) fn is_reserved(&self, number: u128) -> bool {
+        self.reserved.contains(number)
+    }
+
+    /// How many numbers are taken of those that are not reserved.
+    pub(super) fn taken(&self) -> u128 {
+        self.taken.count() - self.taken_though_reserved
+    }
+
+    /// How many numbers can still be given, now or after their rest.
+    pub(super) fn free_count(&self) -> u128 {
+        let size = (self.last - self.first).saturating_add(1);
+        size.saturating_sub(self.reserved.count()).saturating_sub(self.taken())
+    }
+
+    /// The first number of `from..=until` that is neither reserved nor taken nor resting.
+    fn untouched(&self, from: u128, until: u128) -> Option<u128> {
+        let mut candidate = from;
+        loop {
+            let start = candidate;
+            for hindrance in [&self.reserved, &self.taken, &self.resting] {
+                candidate = hindrance.gap(candidate, until)?;
+            }
+            if candidate == start {
+                return Some(candidate);
+            }
+        }
+    }
+
+    fn wake(&mut self, now: Moment) {
+        while let Some((until, number)) = self.rests.pop_front_if(|(until, _)| *until <= now) {
+            if self.latest_rest.get(&number) == Some(&until) {
+                self.latest_rest.remove(&number);
+                self.resting.remove(number);
+            }
+        }
+    }
+
+    fn dry(&self) -> Dry {
+        let free = self.rests.iter().find(|(_, number)| !self.taken.contains(*number));
+        free.map_or(Dry::Full, |(until, _)| Dry::Resting(*until))
+    }
+}
+
+/// The ids that networks may have.
+#[derive(Clone, Debug)]
+pub struct IdPool(Circle);
+
+impl Default for IdPool {
+    fn default() -> Self {
+        IdPool(Circle::new(
+            NetworkId::MIN.get().into(),
+            NetworkId::MAX.get().into(),
+            Spans::default(),
+        ))
+    }
+}
+
+impl IdPool {
+    /// Marks an id as taken.
+    pub fn take(&mut self, id: NetworkId) {
+        self.0.take(id.get().into());
+    }
+
+    /// Marks an id as free again; it is not proposed before `until`.
+    pub fn free(&mut self, id: NetworkId, until: Moment) {
+        self.0.free(id.get().into(), until);
+    }
+
+    /// Takes an id that is probably free, if there is one.
+    pub fn propose(&mut self, now: Moment) -> Option<NetworkId> {
+        let number = self.0.next(now).ok()?;
+        NetworkId::try_from(u32::try_from(number).ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Moment = Moment::ZERO;
+    const LATER: Moment = Moment::from_secs(30);
+
+    #[test]
+    fn a_freed_number_comes_round_last() {
+        let mut circle = Circle::new(1, 3, Spans::default());
+        assert_eq!(circle.next(START), Ok(1));
+        circle.free(1, START);
+        assert_eq!(circle.next(START), Ok(2));
+        assert_eq!(circle.next(START), Ok(3));
+        assert_eq!(circle.next(START), Ok(1));
+        assert_eq!(circle.next(START), Err(Dry::Full));
+    }
+
+    #[test]
+    fn a_freed_number_rests_before_it_is_given_again() {
+        let mut circle = Circle::new(1, 2, Spans::default());
+        circle.take(2);
+        assert_eq!(circle.next(START), Ok(1));
+        circle.free(1, LATER);
+        assert_eq!(circle.next(START), Err(Dry::Resting(LATER)));
+        assert_eq!(circle.next(LATER), Ok(1));
+    }
+
+    #[test]
+    fn a_resting_number_that_was_taken_by_name_is_not_given_when_its_rest_ends() {
+        let mut circle = Circle::new(1, 1, Spans::default());
+        assert_eq!(circle.next(START), Ok(1));
+        circle.free(1, LATER);
+        circle.take(1);
+        assert_eq!(circle.next(START), Err(Dry::Full));
+        assert_eq!(circle.next(LATER), Err(Dry::Full));
+    }
+
+    #[test]
+    fn a_number_freed_twice_rests_from_the_second_time_on() {
+        let mut circle = Circle::new(1, 1, Spans::default());
+        circle.take(1);
+        circle.free(1, LATER);
+        circle.take(1);
+        circle.free(1, LATER * 2);
+        assert_eq!(circle.next(LATER), Err(Dry::Resting(LATER * 2)));
+        assert_eq!(circle.next(LATER * 2), Ok(1));
+    }
+
+    #[test]
+    fn freeing_what_was_not_taken_changes_nothing() {
+        let mut circle = Circle::new(1, 1, Spans::default());
+        circle.free(1, LATER);
+        assert_eq!(circle.next(START), Ok(1));
+    }
+
+    #[test]
+    fn a_reserved_number_is_never_given_and_never_counted() {
+        let mut reserved = Spans::default();
+        reserved.insert(1, 2);
+        let mut circle = Circle::new(1, 4, reserved);
+        assert_eq!((circle.taken(), circle.free_count()), (0, 2));
+        circle.take(2);
+        assert_eq!((circle.taken(), circle.free_count()), (0, 2));
+        assert_eq!(circle.next(START), Ok(3));
+        assert_eq!((circle.taken(), circle.free_count()), (1, 1));
+        circle.free(2, START);
+        assert_eq!((circle.taken(), circle.free_count()), (1, 1));
+        assert_eq!(circle.next(START), Ok(4));
+        assert_eq!(circle.next(LATER), Err(Dry::Full));
+    }
+
+    #[test]
+    fn ids_start_at_one_and_skip_what_others_hold() {
+        let mut ids = IdPool::default();
+        ids.take(NetworkId::MIN);
+        assert_eq!(ids.propose(START), NetworkId::try_from(2).ok());
+        assert_eq!(ids.propose(START), NetworkId::try_from(3).ok());
+    }
+}

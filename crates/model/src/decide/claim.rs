@@ -1,0 +1,67 @@
+//! A claim whose holder is gone, or has something else, is given back.
+//!
+//! Claims are made before what they are for, and news of both come on different ways. So a claim
+//! without a holder is left alone for a while, and then only given back after a look at the real
+//! objects.
+
+use crate::action::{Action, Decision};
+use crate::intent::{Claim, Kind, ObjectName, Thing};
+use crate::world::{Now, World};
+
+impl World {
+    pub(crate) fn decide_claim(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(claim) = self.claims.get(name).cloned() else { return Decision::nothing() };
+        let Some(thing) = &claim.thing else { return Decision::nothing() };
+        let Some(proof) = self.proof_of_loss(&claim, thing) else {
+            self.stray_since.remove(name);
+            return Decision::nothing();
+        };
+        let since = *self.stray_since.entry(name.clone()).or_insert(now.moment);
+        let due = since + self.settings.grace;
+        if now.moment < due {
+            return Decision::nothing().and_again(due);
+        }
+        let release = Action::Release(thing.clone(), claim.holder.clone());
+        Decision::act(proof.into_iter().chain([release]))
+    }
+
+    /// If nobody has what the claim is for: what to look at to be sure.
+    fn proof_of_loss(&self, claim: &Claim, thing: &Thing) -> Option<Vec<Action>> {
+        match thing {
+            Thing::Address(address) => {
+                let (port, uid) = claim.port_holder()?;
+                let pod = pod_of_port(&port);
+                let lost = match self.ports.get(&port).filter(|found| found.pod_uid == uid) {
+                    Some(found) => !found.has(*address),
+                    None => !self.is_awaited(&pod, uid),
+                };
+                lost.then(|| vec![self.confirm(Kind::Port, &port), self.confirm(Kind::Pod, &pod)])
+            }
+            Thing::NetworkId(id) => {
+                let vpc = claim.vpc_holder()?;
+                let right = Thing::Vpc(vpc.clone());
+                let lost = match self.claim_on(&right).and_then(Claim::given_id) {
+                    Some(given) => given != *id,
+                    None => self.indexes.networks_of_vpc.of(&vpc).len() == 0,
+                };
+                let right = ObjectName::cluster(right.to_string());
+                lost.then(|| vec![self.confirm(Kind::Claim, &right)])
+            }
+            Thing::Vpc(vpc) => {
+                let lost = self.indexes.networks_of_vpc.of(vpc).len() == 0;
+                lost.then(Vec::new)
+            }
+        }
+    }
+
+    /// Whether a pod is there that will get this port.
+    fn is_awaited(&self, pod: &ObjectName, uid: &str) -> bool {
+        self.pods.get(pod).is_some_and(|pod| pod.meta.uid == uid && pod.needs_port())
+    }
+}
+
+/// The pod that a port is named after.
+fn pod_of_port(port: &ObjectName) -> ObjectName {
+    let pod = port.name.rsplit_once('.').map_or(port.name.as_str(), |(pod, _)| pod);
+    ObjectName::inside(port.namespace.clone(), pod)
+}

@@ -1,0 +1,45 @@
+//! What to do about each kind of object.
+//!
+//! The rule: a decision rests on the world alone. It gives the next wave of actions; when they are
+//! done and seen, the object is looked at again, until there is nothing to do.
+
+mod claim;
+mod grant;
+mod network;
+mod pod;
+mod port;
+mod subnet;
+mod tenant;
+
+pub(crate) use pod::{Wait, port_names};
+
+use atoll_api::{FINALIZER, Reason};
+
+use crate::action::{Action, Decision, Target, Tone};
+use crate::intent::{Kind, Meta};
+use crate::world::{Said, World};
+
+/// Puts our finalizer on an object.
+fn hold(kind: Kind, meta: &Meta) -> Decision {
+    let mut finalizers = meta.finalizers.clone();
+    finalizers.push(FINALIZER.to_owned());
+    Action::SetFinalizers(Target::new(kind, meta), finalizers).into()
+}
+
+/// Takes our finalizer off an object.
+fn let_go(kind: Kind, meta: &Meta) -> Action {
+    let others = meta.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
+    Action::SetFinalizers(Target::new(kind, meta), others.cloned().collect())
+}
+
+impl World {
+    /// Tells people about an object, unless that is what they were last told.
+    fn say(&mut self, target: Target, reason: Reason, message: &str) -> Option<Action> {
+        let said = Said { uid: target.uid.clone(), message: message.to_owned() };
+        if self.said.get(&target.key) == Some(&said) {
+            return None;
+        }
+        self.said.insert(target.key.clone(), said);
+        Some(Action::Say(target, Tone::Warning, reason, message.to_owned()))
+    }
+}

@@ -1,0 +1,386 @@
+//! A network gets its VPC's number and a subnet for each of its ranges, and goes when no port is
+//! in it any more.
+
+use atoll_api::{self as api, NetworkPhase, Reason};
+use atoll_types::{Cidr, NetworkId, NetworkName};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::{hold, let_go};
+use crate::action::{Action, Decision, Target};
+use crate::conditions::{Verdict, conditions, named, network_phase};
+use crate::intent::{
+    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_id,
+    holder_of_vpc, subnet_name,
+};
+use crate::world::{Now, World};
+
+/// Why a range of a network is not served.
+pub(super) struct Conflict {
+    range: Cidr,
+    other_range: Cidr,
+    other_network: NetworkName,
+}
+
+impl Conflict {
+    fn message(&self, network: &NetworkName) -> String {
+        format!(
+            "{} of {network} overlaps {} of {}, which is in the same VPC",
+            self.range, self.other_range, self.other_network
+        )
+    }
+}
+
+/// A VPC's number, or what is to be done about it.
+enum Number {
+    Held(NetworkId),
+    Claimable(NetworkId),
+    Stolen { id: NetworkId, holder: String },
+    NoneFree,
+}
+
+impl World {
+    /// The network of that name.
+    pub(crate) fn network_named(&self, name: &NetworkName) -> Option<&Network> {
+        self.networks.get(&ObjectName::cluster(name.to_string()))
+    }
+
+    pub(crate) fn decide_network(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(network) = self.networks.get(name).cloned() else { return Decision::nothing() };
+        if network.meta.deleting {
+            return self.take_down_network(&network, now);
+        }
+        if !network.meta.is_held() {
+            return hold(Kind::Network, &network.meta);
+        }
+        match self.obstacle(&network) {
+            Some((phase, verdict)) => self.complain_of_network(&network, phase, &verdict, now),
+            None => match &network.plan {
+                Ok(plan) => self.build_network(&network, plan, now),
+                Err(_) => Decision::nothing(),
+            },
+        }
+    }
+
+    /// What keeps a network from being built at all.
+    fn obstacle(&self, network: &Network) -> Option<(NetworkPhase, Verdict)> {
+        let plan = match &network.plan {
+            Ok(plan) => plan,
+            Err(malformed) => return Some((NetworkPhase::Failed, malformed.into())),
+        };
+        let pending = |reason, message: String| {
+            Some((NetworkPhase::Pending, Verdict::not_ready(reason, message)))
+        };
+        if let NetworkType::Other(type_) = &plan.type_ {
+            let message = format!("no provider serves networks of type {type_}");
+            return pending(Reason::NoProvider, message);
+        }
+        let tenant = &plan.name.tenant;
+        if self.tenants.get(&ObjectName::cluster(tenant.as_str())).is_none() {
+            return pending(Reason::TenantNotFound, format!("tenant {tenant} does not exist"));
+        }
+        if let Some(range) = plan.cidrs.iter().find(|range| !self.serves(range)) {
+            let message = format!("{range} is a range of IPv6, which is not served");
+            return pending(Reason::FamilyNotServed, message);
+        }
+        if plan.cidrs.is_empty() {
+            let message = "spec.cidrs: a network of type vpc needs at least one range";
+            return Some((
+                NetworkPhase::Failed,
+                Verdict::not_ready(Reason::CidrMalformed, message),
+            ));
+        }
+        None
+    }
+
+    fn serves(&self, range: &Cidr) -> bool {
+        range.is_ipv4() || self.settings.ipv6
+    }
+
+    fn build_network(&mut self, network: &Network, plan: &NetworkPlan, now: &Now) -> Decision {
+        let (accepted, conflicts) = self.sort_ranges(network, plan);
+        if let (true, Some(conflict)) = (accepted.is_empty(), conflicts.first()) {
+            let verdict = Verdict::not_ready(Reason::CidrOverlap, conflict.message(&plan.name));
+            return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);
+        }
+        let id = match self.number_of(network, &plan.vpc, now) {
+            Number::Held(id) => id,
+            Number::Claimable(id) => return claim_number(&plan.vpc, id),
+            Number::Stolen { id, holder } => {
+                let message = format!("network id {id} of this network is claimed by VPC {holder}");
+                let verdict = Verdict::not_ready(Reason::InUse, message);
+                return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);
+            }
+            Number::NoneFree => {
+                let verdict = Verdict::not_ready(Reason::NoFreeNetworkId, "no network id is free");
+                return self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
+            }
+        };
+        let missing = self.missing_subnets(network, plan, &accepted);
+        if !missing.is_empty() {
+            return Decision::act(missing);
+        }
+        self.open_network(network, plan, id, conflicts.first(), now)
+    }
+
+    /// The network serves the ranges that are its own; one that is not is complained about.
+    fn open_network(
+        &mut self,
+        network: &Network,
+        plan: &NetworkPlan,
+        id: NetworkId,
+        conflict: Option<&Conflict>,
+        now: &Now,
+    ) -> Decision {
+        let target = Target::new(Kind::Network, &network.meta);
+        let (verdict, said) = match conflict {
+            None => {
+                self.said.remove(&target.key);
+                (Verdict::ready("pods can be attached"), None)
+            }
+            Some(conflict) => {
+                let message = conflict.message(&plan.name);
+                let said = self.say(target, Reason::CidrOverlap, &message);
+                (Verdict::not_ready(Reason::CidrOverlap, message), said)
+            }
+        };
+        let mut decision =
+            self.set_network_status(network, NetworkPhase::Active, Some(id), &verdict, now);
+        decision.actions.extend(said);
+        decision
+    }
+
+    /// The ranges of a network that are its own, and those that another network has.
+    pub(super) fn sort_ranges(
+        &self,
+        network: &Network,
+        plan: &NetworkPlan,
+    ) -> (Vec<Cidr>, Vec<Conflict>) {
+        let (mut accepted, mut conflicts) = (Vec::new(), Vec::new());
+        for range in &plan.cidrs {
+            match self.conflict(network, plan, range) {
+                Some(conflict) => conflicts.push(conflict),
+                None => accepted.push(*range),
+            }
+        }
+        (accepted, conflicts)
+    }
+
+    /// A range belongs to the network that has a subnet for it; before there is one, to the older.
+    fn conflict(&self, network: &Network, plan: &NetworkPlan, range: &Cidr) -> Option<Conflict> {
+        let ours = self.rank(network, &plan.name, range);
+        let others = self.indexes.networks_of_vpc.of(&plan.vpc);
+        others
+            .filter(|other| **other != network.meta.name)
+            .filter_map(|other| self.networks.get(other))
+            .filter_map(|other| Some((other, other.plan.as_ref().ok()?)))
+            .flat_map(|(other, plan)| plan.cidrs.iter().map(move |cidr| (other, plan, cidr)))
+            .find(|(other, plan, cidr)| {
+                cidr.overlaps(range) && self.rank(other, &plan.name, cidr) < ours
+            })
+            .map(|(_, plan, cidr)| Conflict {
+                range: *range,
+                other_range: *cidr,
+                other_network: plan.name.clone(),
+            })
+    }
+
+    fn rank<'a>(&self, network: &'a Network, name: &NetworkName, range: &Cidr) -> impl Ord + 'a {
+        let subnet = ObjectName::cluster(subnet_name(name, range));
+        (self.subnets.get(&subnet).is_none(), network.meta.age_order())
+    }
+
+    /// The number of a VPC: the one it was given, else one that its networks tell, else a new one.
+    fn number_of(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Number {
+        let given = self.claim_on(&Thing::Vpc(vpc.clone())).and_then(Claim::given_id);
+        let Some(id) = given.or_else(|| self.told_number(network, vpc)) else {
+            return self.propose_number(vpc, now);
+        };
+        match self.claim_on(&Thing::NetworkId(id)) {
+            Some(claim) if claim.holder == holder_of_vpc(vpc) && given.is_some() => {
+                self.numbers.id_proposals.remove(vpc);
+                Number::Held(id)
+            }
+            Some(claim) if claim.holder != holder_of_vpc(vpc) => {
+                Number::Stolen { id, holder: claim.holder.name.clone() }
+            }
+            Some(_) | None => Number::Claimable(id),
+        }
+    }
+
+    fn told_number(&self, network: &Network, vpc: &Vpc) -> Option<NetworkId> {
+        let siblings = self.indexes.networks_of_vpc.of(vpc);
+        let told = siblings.filter_map(|name| self.networks.get(name)?.id());
+        network.id().or_else(|| told.min())
+    }
+
+    fn propose_number(&mut self, vpc: &Vpc, now: &Now) -> Number {
+        let standing = self.numbers.id_proposals.get(vpc).copied().filter(|id| {
+            let claim = self.claim_on(&Thing::NetworkId(*id));
+            claim.is_none_or(|claim| claim.holder == holder_of_vpc(vpc))
+        });
+        let claimed = self.indexes.ids_claimed_by_vpc.of(vpc).next().copied();
+        match claimed.or(standing).or_else(|| self.numbers.ids.propose(now.moment)) {
+            Some(id) => {
+                self.numbers.id_proposals.insert(vpc.clone(), id);
+                Number::Claimable(id)
+            }
+            None => Number::NoneFree,
+        }
+    }
+
+    fn missing_subnets(
+        &self,
+        network: &Network,
+        plan: &NetworkPlan,
+        accepted: &[Cidr],
+    ) -> Vec<Action> {
+        let has_subnet = |name: &String| self.subnets.get(&ObjectName::cluster(name)).is_some();
+        accepted
+            .iter()
+            .map(|range| (range, subnet_name(&plan.name, range)))
+            .filter(|(_, name)| !has_subnet(name))
+            .map(|(range, name)| Action::CreateSubnet(Box::new(subnet(network, &name, range))))
+            .collect()
+    }
+
+    fn take_down_network(&mut self, network: &Network, now: &Now) -> Decision {
+        if !network.meta.is_held() {
+            return Decision::nothing();
+        }
+        let Ok(plan) = &network.plan else { return let_go(Kind::Network, &network.meta).into() };
+        if let Some(waiting) = self.inside_network(&plan.name) {
+            return self.terminating(network, Reason::InUse, waiting, now);
+        }
+        let subnets: Vec<Action> = self.subnets_to_delete(&plan.name);
+        if !subnets.is_empty() {
+            return Decision::act(subnets);
+        }
+        if self.indexes.subnets_of_network.of(&plan.name).len() > 0 {
+            let message = "waits for its subnets to go".to_owned();
+            return self.terminating(network, Reason::InProgress, message, now);
+        }
+        self.give_up_number(network, &plan.vpc, now)
+    }
+
+    fn inside_network(&self, name: &NetworkName) -> Option<String> {
+        let ports = self.indexes.ports_of_network.of(name);
+        if ports.len() == 0 {
+            return None;
+        }
+        let pod_of = |port: &ObjectName| {
+            self.ports.get(port).map_or_else(|| port.to_string(), |port| port.pod.to_string())
+        };
+        Some(format!("is used by pods {}", named(ports.map(pod_of))))
+    }
+
+    fn subnets_to_delete(&self, name: &NetworkName) -> Vec<Action> {
+        let subnets = self.indexes.subnets_of_network.of(name);
+        subnets
+            .filter_map(|subnet| self.subnets.get(subnet))
+            .filter(|subnet| !subnet.meta.deleting)
+            .map(|subnet| Action::Delete(Target::new(Kind::Subnet, &subnet.meta)))
+            .collect()
+    }
+
+    /// The last network of a VPC gives its number back before it goes.
+    fn give_up_number(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Decision {
+        let farewell = let_go(Kind::Network, &network.meta);
+        if self.indexes.networks_of_vpc.of(vpc).len() > 1 {
+            return farewell.into();
+        }
+        self.forget_number_proposal(vpc, now);
+        let right = Thing::Vpc(vpc.clone());
+        let Some(id) = self.claim_on(&right).and_then(Claim::given_id) else {
+            return farewell.into();
+        };
+        if let Some(held) = self.indexes.addresses.get(&id) {
+            let message = format!("waits for {} addresses to be given back", held.len());
+            return self.terminating(network, Reason::InUse, message, now);
+        }
+        Decision::act([
+            Action::Release(right, holder_of_id(id)),
+            Action::Release(Thing::NetworkId(id), holder_of_vpc(vpc)),
+            farewell,
+        ])
+    }
+
+    fn forget_number_proposal(&mut self, vpc: &Vpc, now: &Now) {
+        let Some(id) = self.numbers.id_proposals.remove(vpc) else { return };
+        if self.claim_on(&Thing::NetworkId(id)).is_none() {
+            self.numbers.ids.free(id, now.moment);
+        }
+    }
+
+    fn terminating(
+        &self,
+        network: &Network,
+        reason: Reason,
+        message: String,
+        now: &Now,
+    ) -> Decision {
+        let verdict = Verdict::not_ready(reason, message);
+        self.set_network_status(network, NetworkPhase::Terminating, network.id(), &verdict, now)
+    }
+
+    fn complain_of_network(
+        &mut self,
+        network: &Network,
+        phase: NetworkPhase,
+        verdict: &Verdict,
+        now: &Now,
+    ) -> Decision {
+        let target = Target::new(Kind::Network, &network.meta);
+        let said = self.say(target, verdict.reason, &verdict.message);
+        let mut decision = self.set_network_status(network, phase, network.id(), verdict, now);
+        decision.actions.extend(said);
+        decision
+    }
+
+    fn set_network_status(
+        &self,
+        network: &Network,
+        phase: NetworkPhase,
+        id: Option<NetworkId>,
+        verdict: &Verdict,
+        now: &Now,
+    ) -> Decision {
+        let standing = network.status.clone().unwrap_or_default();
+        let status = api::NetworkStatus {
+            phase: network_phase(standing.phase, phase),
+            id: id.map(NetworkId::get).or(standing.id),
+            conditions: conditions(verdict, &network.meta, &standing.conditions, &now.time),
+        };
+        if network.status.as_ref() == Some(&status) {
+            return Decision::nothing();
+        }
+        let target = Target::new(Kind::Network, &network.meta);
+        Action::SetNetworkStatus(target, Box::new(status)).into()
+    }
+}
+
+/// Both halves of a number: the id for the VPC, and the VPC's right to this one id.
+fn claim_number(vpc: &Vpc, id: NetworkId) -> Decision {
+    Decision::act([
+        Action::Claim(Thing::NetworkId(id), holder_of_vpc(vpc)),
+        Action::Claim(Thing::Vpc(vpc.clone()), holder_of_id(id)),
+    ])
+}
+
+fn subnet(network: &Network, name: &str, range: &Cidr) -> api::Subnet {
+    let spec = api::SubnetSpec {
+        network: network.meta.name.name.clone(),
+        cidr: range.to_string(),
+        gateway: None,
+    };
+    let mut subnet = api::Subnet::new(name, spec);
+    subnet.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: format!("{}/v1alpha1", api::GROUP),
+        kind: "Network".into(),
+        name: network.meta.name.name.clone(),
+        uid: network.meta.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }]);
+    subnet.metadata.finalizers = Some(vec![api::FINALIZER.to_owned()]);
+    subnet
+}

@@ -1,0 +1,226 @@
+//! A pod of a tenant gets its port, or hears why not.
+
+use atoll_api::{self as api, Reason, marks};
+use atoll_types::{Label, MacAddr, NetAddr, NetworkName};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::grant::{Granted, Joined};
+use crate::action::{Action, Decision, Target};
+use crate::allocate::Moment;
+use crate::intent::{Kind, Malformed, Nic, ObjectName, Pod, Port, Thing, holder_of_port};
+use crate::world::{Now, World};
+
+/// What a pod without a port waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// The network.
+    pub(crate) network: NetworkName,
+    /// The address that somebody else has.
+    pub(crate) thing: Option<Thing>,
+}
+
+/// Why a pod has no port yet.
+pub(super) struct Complaint {
+    reason: Reason,
+    message: String,
+    wait: Option<Box<Wait>>,
+    again: Option<Moment>,
+}
+
+impl World {
+    pub(crate) fn decide_pod(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(pod) = self.pods.get(name).cloned() else { return Decision::nothing() };
+        self.stop_waiting(name);
+        if !pod.needs_port() {
+            return Decision::nothing();
+        }
+        match self.next_port(&pod, now) {
+            Ok(decision) => decision,
+            Err(complaint) => self.complain(&pod, complaint),
+        }
+    }
+
+    fn next_port(&mut self, pod: &Pod, now: &Now) -> Result<Decision, Complaint> {
+        let Some(tenant) = self.tenant_of(pod)? else { return Ok(Decision::nothing()) };
+        for (nic, port) in interfaces(pod)?.iter().zip(port_names(pod)) {
+            match self.ports.get(&port) {
+                Some(known) if known.pod_uid == pod.meta.uid => {
+                    if let Some(placed) = place(known, pod) {
+                        return Ok(placed.into());
+                    }
+                }
+                Some(_) => return Ok(Decision::nothing()),
+                None if pod.meta.deleting => return Ok(Decision::nothing()),
+                None => return self.make_port(pod, &tenant, nic, &port, now),
+            }
+        }
+        self.said.remove(&Target::new(Kind::Pod, &pod.meta).key);
+        Ok(Decision::nothing())
+    }
+
+    fn tenant_of(&self, pod: &Pod) -> Result<Option<Label>, Complaint> {
+        let namespace = ObjectName::cluster(pod.meta.name.namespace.as_str());
+        let tenant = self.namespaces.get(&namespace).and_then(|found| found.tenant.as_ref());
+        tenant.map(|tenant| tenant.parse()).transpose().map_err(|error| {
+            let message = format!("label {} of namespace {namespace}: {error}", marks::TENANT);
+            Complaint::new(Reason::RequestMalformed, message)
+        })
+    }
+
+    fn make_port(
+        &mut self,
+        pod: &Pod,
+        tenant: &Label,
+        nic: &Nic,
+        port: &ObjectName,
+        now: &Now,
+    ) -> Result<Decision, Complaint> {
+        let network = self.join(pod, tenant)?;
+        let granted = self.grant(pod, nic, port, &network, now)?;
+        let address = NetAddr::new(network.id, granted.ip);
+        Ok(Decision::act([
+            Action::Claim(Thing::Address(address), holder_of_port(port, &pod.meta.uid)),
+            Action::CreatePort(Box::new(new_port(pod, nic, port, &network, &granted))),
+        ]))
+    }
+
+    /// The network that the pod names, else its namespace, else the tenant's `default`.
+    fn join(&self, pod: &Pod, tenant: &Label) -> Result<Joined, Complaint> {
+        let namespace = ObjectName::cluster(pod.meta.name.namespace.as_str());
+        let from_namespace = self.namespaces.get(&namespace).and_then(|it| it.network.as_deref());
+        let short = pod.network.as_deref().or(from_namespace).unwrap_or("default");
+        let label: Label = short.parse().map_err(|error| {
+            Complaint::new(Reason::RequestMalformed, format!("label {}: {error}", marks::NETWORK))
+        })?;
+        let name = NetworkName::new(tenant.clone(), label);
+        let waiting = |reason, message| Complaint::new(reason, message).waiting_for(&name, None);
+        let Some(network) = self.network_named(&name) else {
+            let message = format!("network {name} does not exist; the pod starts once it does");
+            return Err(waiting(Reason::NetworkNotFound, message));
+        };
+        match network.id() {
+            Some(id) if network.is_active() => Ok(Joined { name, id }),
+            Some(_) | None => {
+                let phase = network.phase();
+                let message =
+                    format!("network {name} is {phase:?}; the pod starts once it is Active");
+                Err(waiting(Reason::NetworkNotReady, message))
+            }
+        }
+    }
+
+    fn complain(&mut self, pod: &Pod, complaint: Complaint) -> Decision {
+        if let Some(wait) = complaint.wait {
+            self.start_waiting(&pod.meta.name, *wait);
+        }
+        let target = Target::new(Kind::Pod, &pod.meta);
+        let said = self.say(target, complaint.reason, &complaint.message);
+        Decision { actions: said.into_iter().collect(), again: complaint.again }
+    }
+
+    fn start_waiting(&mut self, pod: &ObjectName, wait: Wait) {
+        self.indexes.waiting_for_network.add(wait.network.clone(), pod.clone());
+        if let Some(thing) = &wait.thing {
+            self.indexes.waiting_for_thing.add(thing.clone(), pod.clone());
+        }
+        self.indexes.waits.insert(pod.clone(), wait);
+    }
+
+    pub(crate) fn stop_waiting(&mut self, pod: &ObjectName) {
+        let Some(wait) = self.indexes.waits.remove(pod) else { return };
+        self.indexes.waiting_for_network.remove(&wait.network, pod);
+        if let Some(thing) = &wait.thing {
+            self.indexes.waiting_for_thing.remove(thing, pod);
+        }
+    }
+}
+
+impl Complaint {
+    pub(super) fn new(reason: Reason, message: String) -> Self {
+        Complaint { reason, message, wait: None, again: None }
+    }
+
+    pub(super) fn waiting_for(self, network: &NetworkName, thing: Option<Thing>) -> Self {
+        Complaint { wait: Some(Box::new(Wait { network: network.clone(), thing })), ..self }
+    }
+
+    /// Even if nothing happens, the pod asks again at `moment`.
+    pub(super) fn again_at(self, moment: Moment) -> Self {
+        Complaint { again: Some(moment), ..self }
+    }
+}
+
+impl From<&Malformed> for Complaint {
+    fn from(malformed: &Malformed) -> Self {
+        Complaint::new(malformed.reason, malformed.message.clone())
+    }
+}
+
+/// The ports of a pod, one for each interface, in the order of its request. The last label of a
+/// port's name is the interface, so that no two pods of a namespace can mean the same port.
+pub(crate) fn port_names(pod: &Pod) -> Vec<ObjectName> {
+    let asked = pod.nics.as_deref().unwrap_or_default();
+    let name = |nic: Option<&Nic>| {
+        ObjectName::inside(
+            pod.meta.name.namespace.clone(),
+            format!("{}.{}", pod.meta.name.name, interface_name(nic)),
+        )
+    };
+    vec![name(asked.first())]
+}
+
+fn interface_name(nic: Option<&Nic>) -> &str {
+    nic.and_then(|nic| nic.name.as_ref()).map_or("eth0", Label::as_str)
+}
+
+fn interfaces(pod: &Pod) -> Result<Vec<Nic>, Complaint> {
+    match &pod.nics {
+        Err(malformed) => Err(malformed.into()),
+        Ok(nics) if nics.is_empty() => Ok(vec![Nic::default()]),
+        Ok(nics) if nics.len() == 1 => Ok(nics.clone()),
+        Ok(nics) => {
+            let message =
+                format!("{}: {} interfaces are asked for; one is served", marks::NICS, nics.len());
+            Err(Complaint::new(Reason::RequestMalformed, message))
+        }
+    }
+}
+
+/// Tells a port the node of its pod, once it is known.
+fn place(port: &Port, pod: &Pod) -> Option<Action> {
+    let node = pod.node.as_ref().filter(|node| port.node.as_ref() != Some(node))?;
+    (!port.meta.deleting)
+        .then(|| Action::PlacePort(Target::new(Kind::Port, &port.meta), node.clone()))
+}
+
+fn new_port(
+    pod: &Pod,
+    nic: &Nic,
+    port: &ObjectName,
+    network: &Joined,
+    granted: &Granted,
+) -> api::Port {
+    let spec = api::PortSpec {
+        network: network.name.to_string(),
+        network_id: network.id.get(),
+        subnet: granted.subnet.clone(),
+        ips: vec![granted.ip.to_string()],
+        mac: nic.mac.unwrap_or_else(|| MacAddr::for_ip(granted.ip)).to_string(),
+        pod: pod.meta.name.name.clone(),
+        pod_uid: pod.meta.uid.clone(),
+        interface: interface_name(Some(nic)).to_owned(),
+        node: pod.node.clone(),
+    };
+    let mut object = api::Port::new(&port.name, spec);
+    object.metadata.namespace = Some(port.namespace.clone());
+    object.metadata.finalizers = Some(vec![api::FINALIZER.to_owned()]);
+    object.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: pod.meta.name.name.clone(),
+        uid: pod.meta.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }]);
+    object
+}

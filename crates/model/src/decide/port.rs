@@ -1,0 +1,74 @@
+//! A port lives as long as its pod needs it, and gives its addresses back before it goes.
+
+use super::{hold, let_go};
+use crate::action::{Action, Decision, Key, Target};
+use crate::intent::{Kind, ObjectName, Port, Thing, holder_of_port};
+use crate::world::{Now, World};
+
+impl World {
+    pub(crate) fn decide_port(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(port) = self.ports.get(name).cloned() else { return Decision::nothing() };
+        if port.meta.deleting {
+            return self.take_down_port(&port);
+        }
+        if !self.is_needed(&port) {
+            return self.end_port(&port);
+        }
+        if !port.meta.is_held() {
+            return hold(Kind::Port, &port.meta);
+        }
+        self.drop_proposals(name, now.moment);
+        Decision::act(self.lost_claims(&port))
+    }
+
+    fn is_needed(&self, port: &Port) -> bool {
+        let pod = self.pods.get(&port.pod);
+        pod.is_some_and(|pod| pod.meta.uid == port.pod_uid && pod.needs_port())
+    }
+
+    /// The pod is gone, or so it seems: news of ports and of pods come on different ways.
+    fn end_port(&self, port: &Port) -> Decision {
+        let target = Target::new(Kind::Port, &port.meta);
+        Decision::act([self.confirm(Kind::Pod, &port.pod), Action::Delete(target)])
+    }
+
+    /// Claims that somebody deleted though their port lives.
+    fn lost_claims(&self, port: &Port) -> Vec<Action> {
+        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let things = port.addresses().map(Thing::Address);
+        things
+            .filter(|thing| self.claim_on(thing).is_none())
+            .map(|thing| Action::Claim(thing, holder.clone()))
+            .collect()
+    }
+
+    /// The port goes first: as long as it is there, its addresses must be nobody else's. Whoever
+    /// is killed in between leaves claims without a port, which are found and given back.
+    fn take_down_port(&mut self, port: &Port) -> Decision {
+        if !port.meta.is_held() {
+            return Decision::nothing();
+        }
+        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let claimed = self.indexes.claims_of_port.of(&port.meta.name).cloned();
+        let mut things: Vec<Thing> = claimed.chain(port.addresses().map(Thing::Address)).collect();
+        things.sort();
+        things.dedup();
+        let releases = things.into_iter().map(|thing| Action::Release(thing, holder.clone()));
+        Decision::act([let_go(Kind::Port, &port.meta)].into_iter().chain(releases))
+    }
+
+    /// Looks whether an object is as the world knows it.
+    pub(super) fn confirm(&self, kind: Kind, name: &ObjectName) -> Action {
+        let known = match kind {
+            Kind::Pod => self.pods.get(name).map(|pod| &pod.meta),
+            Kind::Port => self.ports.get(name).map(|port| &port.meta),
+            Kind::Network => self.networks.get(name).map(|network| &network.meta),
+            Kind::Claim => self.claims.get(name).map(|claim| &claim.meta),
+            Kind::Tenant => self.tenants.get(name).map(|tenant| &tenant.meta),
+            Kind::Subnet => self.subnets.get(name).map(|subnet| &subnet.meta),
+            Kind::Namespace => self.namespaces.get(name).map(|namespace| &namespace.meta),
+        };
+        let target = known.map(|meta| Target::new(kind, meta));
+        Action::Confirm(Key::new(kind, name.clone()), target)
+    }
+}

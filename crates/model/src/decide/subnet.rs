@@ -1,0 +1,155 @@
+//! A subnet gives addresses while its network is Active, counts them, and goes when nobody has one.
+
+use atoll_api::{self as api, Reason, SubnetPhase};
+use atoll_types::{NetworkId, NetworkName};
+
+use super::{hold, let_go};
+use crate::action::{Action, Decision, Target};
+use crate::conditions::{Verdict, conditions, named};
+use crate::intent::{Kind, ObjectName, Subnet, SubnetPlan};
+use crate::world::{Now, World};
+
+impl World {
+    pub(crate) fn decide_subnet(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(subnet) = self.subnets.get(name).cloned() else { return Decision::nothing() };
+        if subnet.meta.deleting {
+            return self.take_down_subnet(&subnet, now);
+        }
+        if !subnet.meta.is_held() {
+            return hold(Kind::Subnet, &subnet.meta);
+        }
+        let plan = match &subnet.plan {
+            Ok(plan) => plan,
+            Err(malformed) => {
+                return self.set_subnet_status(
+                    &subnet,
+                    SubnetPhase::Failed,
+                    &malformed.into(),
+                    now,
+                );
+            }
+        };
+        if let Some(farewell) = self.end_orphan(&subnet, plan) {
+            return farewell;
+        }
+        let (phase, verdict) = self.judge_subnet(&subnet, plan);
+        self.set_subnet_status(&subnet, phase, &verdict, now)
+    }
+
+    /// A subnet that was made for an incarnation of a network that is gone goes after it.
+    fn end_orphan(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<Decision> {
+        let maker = subnet.made_by.as_ref()?;
+        let network = ObjectName::cluster(plan.network.to_string());
+        let lives = self.networks.get(&network).is_some_and(|it| it.meta.uid == *maker);
+        (!lives).then(|| {
+            let target = Target::new(Kind::Subnet, &subnet.meta);
+            Decision::act([self.confirm(Kind::Network, &network), Action::Delete(target)])
+        })
+    }
+
+    fn judge_subnet(&self, subnet: &Subnet, plan: &SubnetPlan) -> (SubnetPhase, Verdict) {
+        let network = &plan.network;
+        let failed =
+            |reason, message: String| (SubnetPhase::Failed, Verdict::not_ready(reason, message));
+        let pending =
+            |reason, message: String| (SubnetPhase::Pending, Verdict::not_ready(reason, message));
+        let Some((object, Ok(declared))) =
+            self.network_named(network).map(|object| (object, &object.plan))
+        else {
+            return pending(Reason::NetworkNotFound, format!("network {network} does not exist"));
+        };
+        let inside = |ranges: &[_]| {
+            ranges.iter().any(|range: &atoll_types::Cidr| range.contains_cidr(&plan.cidr))
+        };
+        if !inside(&declared.cidrs) {
+            let message = format!("{} lies in no range of network {network}", plan.cidr);
+            return failed(Reason::CidrOutside, message);
+        }
+        if !inside(&self.sort_ranges(object, declared).0) {
+            let message =
+                format!("{} lies in a range that network {network} cannot use", plan.cidr);
+            return failed(Reason::CidrOverlap, message);
+        }
+        if let Some(twin) = self.older_twin(subnet, plan) {
+            return failed(
+                Reason::CidrOverlap,
+                format!("subnet {twin} has the range {}", plan.cidr),
+            );
+        }
+        if !object.is_active() {
+            let message = format!("network {network} is not Active");
+            return pending(Reason::NetworkNotReady, message);
+        }
+        (SubnetPhase::Active, Verdict::ready("addresses can be given"))
+    }
+
+    /// An older subnet of the same network with the very same range.
+    fn older_twin(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<ObjectName> {
+        let siblings = self.indexes.subnets_of_network.of(&plan.network);
+        siblings
+            .filter_map(|name| self.subnets.get(name))
+            .filter(|sibling| sibling.meta.age_order() < subnet.meta.age_order())
+            .find(|sibling| sibling.plan.as_ref().is_ok_and(|other| other.cidr == plan.cidr))
+            .map(|sibling| sibling.meta.name.clone())
+    }
+
+    fn take_down_subnet(&mut self, subnet: &Subnet, now: &Now) -> Decision {
+        if !subnet.meta.is_held() {
+            return Decision::nothing();
+        }
+        match subnet.plan.as_ref().ok().and_then(|plan| self.inside_subnet(plan)) {
+            None => let_go(Kind::Subnet, &subnet.meta).into(),
+            Some(inside) => {
+                let verdict = Verdict::not_ready(Reason::InUse, inside);
+                self.set_subnet_status(subnet, SubnetPhase::Terminating, &verdict, now)
+            }
+        }
+    }
+
+    /// Who has addresses of a subnet.
+    fn inside_subnet(&self, plan: &SubnetPlan) -> Option<String> {
+        let id = self.number_told_by(&plan.network)?;
+        let held = self.indexes.addresses.get(&id)?;
+        let range = held.range(plan.cidr.first()..=plan.cidr.last());
+        let holders: Vec<String> = range
+            .filter_map(|(ip, claim)| Some((ip, self.claims.get(claim)?.port_holder()?.0)))
+            .map(|(ip, port)| format!("{port} ({ip})"))
+            .collect();
+        (!holders.is_empty())
+            .then(|| format!("its addresses are used by ports {}", named(holders.into_iter())))
+    }
+
+    fn number_told_by(&self, network: &NetworkName) -> Option<NetworkId> {
+        self.network_named(network)?.id()
+    }
+
+    fn set_subnet_status(
+        &mut self,
+        subnet: &Subnet,
+        phase: SubnetPhase,
+        verdict: &Verdict,
+        now: &Now,
+    ) -> Decision {
+        let standing = subnet.status.clone().unwrap_or_default();
+        let (used, free) = self.count(subnet);
+        let status = api::SubnetStatus {
+            phase,
+            used,
+            free,
+            conditions: conditions(verdict, &subnet.meta, &standing.conditions, &now.time),
+        };
+        if subnet.status.as_ref() == Some(&status) {
+            return Decision::nothing();
+        }
+        let target = Target::new(Kind::Subnet, &subnet.meta);
+        Action::SetSubnetStatus(target, Box::new(status)).into()
+    }
+
+    fn count(&mut self, subnet: &Subnet) -> (i64, i64) {
+        let Ok(plan) = &subnet.plan else { return (0, 0) };
+        let pool =
+            self.number_told_by(&plan.network).and_then(|id| self.pool(&subnet.meta.name, id));
+        let fit = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
+        pool.map_or((0, 0), |pool| (fit(pool.used()), fit(pool.available())))
+    }
+}

@@ -1,0 +1,146 @@
+//! A tenant gets its default network once, and goes when nothing is inside any more.
+
+use atoll_api::{self as api, IsolationGrade, Reason, TenantIsolation, TenantPhase};
+use atoll_types::{Label, NetworkName};
+
+use super::{hold, let_go};
+use crate::action::{Action, Decision, Target};
+use crate::conditions::{Verdict, conditions, named};
+use crate::intent::{Kind, ObjectName, TemplateError, Tenant};
+use crate::world::{Now, World};
+
+impl World {
+    pub(crate) fn decide_tenant(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(tenant) = self.tenants.get(name).cloned() else { return Decision::nothing() };
+        if tenant.meta.deleting {
+            return self.take_down_tenant(&tenant, now);
+        }
+        if !tenant.meta.is_held() {
+            return hold(Kind::Tenant, &tenant.meta);
+        }
+        match self.default_network(&tenant) {
+            Ok(Some(network)) => Action::CreateNetwork(Box::new(network)).into(),
+            Ok(None) => self.report_tenant(&tenant, now),
+            Err(error) => self.complain_of_template(&tenant, &error, now),
+        }
+    }
+
+    /// The default network that is to be made, if one is.
+    fn default_network(&self, tenant: &Tenant) -> Result<Option<api::Network>, TemplateError> {
+        let Some(name) = default_network_name(tenant) else { return Ok(None) };
+        if tenant.has_default_network() || self.network_named(&name).is_some() {
+            return Ok(None);
+        }
+        let spec = match &tenant.default_network {
+            Some(own) => Some(api::NetworkSpec {
+                tenant: name.tenant.to_string(),
+                type_: own.type_.clone(),
+                vpc_id: None,
+                cidrs: own.cidrs.clone(),
+            }),
+            None => self.template.render(&name.tenant)?,
+        };
+        Ok(spec.map(|spec| api::Network::new(&name.to_string(), spec)))
+    }
+
+    fn report_tenant(&self, tenant: &Tenant, now: &Now) -> Decision {
+        let network = default_network_name(tenant)
+            .and_then(|name| Some((name.to_string(), self.network_named(&name)?)));
+        let was_active = tenant.status.as_ref().is_some_and(|s| s.phase == TenantPhase::Active);
+        match network {
+            Some((name, network)) if !network.is_active() && !was_active => {
+                let message = format!("waits for its default network {name} to become Active");
+                let verdict = Verdict::not_ready(Reason::InProgress, message);
+                self.set_tenant_status(tenant, TenantPhase::Pending, &verdict, now)
+            }
+            Some(_) | None => {
+                let verdict = Verdict::ready("namespaces, networks and pods can be made");
+                self.set_tenant_status(tenant, TenantPhase::Active, &verdict, now)
+            }
+        }
+    }
+
+    fn complain_of_template(
+        &mut self,
+        tenant: &Tenant,
+        error: &TemplateError,
+        now: &Now,
+    ) -> Decision {
+        let message = error.to_string();
+        let verdict = Verdict::not_ready(Reason::TemplateInvalid, &message);
+        let target = Target::new(Kind::Tenant, &tenant.meta);
+        let said = self.say(target, Reason::TemplateInvalid, &message);
+        let mut decision = self.set_tenant_status(tenant, TenantPhase::Pending, &verdict, now);
+        decision.actions.extend(said);
+        decision
+    }
+
+    fn take_down_tenant(&self, tenant: &Tenant, now: &Now) -> Decision {
+        if !tenant.meta.is_held() {
+            return Decision::nothing();
+        }
+        if let Some(inside) = self.inside_tenant(tenant) {
+            let verdict = Verdict::not_ready(Reason::InUse, inside);
+            return self.set_tenant_status(tenant, TenantPhase::Terminating, &verdict, now);
+        }
+        match default_network_name(tenant).and_then(|name| self.network_named(&name)) {
+            None => let_go(Kind::Tenant, &tenant.meta).into(),
+            Some(network) if network.meta.deleting => {
+                let message = format!("waits for network {} to go", network.meta.name);
+                let verdict = Verdict::not_ready(Reason::InProgress, message);
+                self.set_tenant_status(tenant, TenantPhase::Terminating, &verdict, now)
+            }
+            Some(network) => Action::Delete(Target::new(Kind::Network, &network.meta)).into(),
+        }
+    }
+
+    /// What somebody has to delete before the tenant can go: namespaces, and networks other than
+    /// the default one, which goes with the tenant.
+    fn inside_tenant(&self, tenant: &Tenant) -> Option<String> {
+        let name = &tenant.meta.name.name;
+        let namespaces = self.indexes.namespaces_of_tenant.of(name);
+        if namespaces.len() > 0 {
+            let names = named(namespaces.map(ToString::to_string));
+            return Some(format!("waits for its namespaces to be deleted: {names}"));
+        }
+        let default = default_network_name(tenant).map(|name| name.to_string());
+        let networks = self.indexes.networks_of_tenant.of(name);
+        let others = networks.filter(|network| Some(&network.name) != default.as_ref());
+        let others: Vec<String> = others.map(ToString::to_string).collect();
+        (!others.is_empty())
+            .then(|| format!("waits for its networks to be deleted: {}", named(others.into_iter())))
+    }
+
+    fn set_tenant_status(
+        &self,
+        tenant: &Tenant,
+        phase: TenantPhase,
+        verdict: &Verdict,
+        now: &Now,
+    ) -> Decision {
+        let standing = tenant.status.clone().unwrap_or_default();
+        let made =
+            default_network_name(tenant).is_some_and(|name| self.network_named(&name).is_some());
+        let networks = self.indexes.networks_of_tenant.of(&tenant.meta.name.name).len();
+        let status = api::TenantStatus {
+            phase,
+            default_network_created: standing.default_network_created || made,
+            networks: i32::try_from(networks).unwrap_or(i32::MAX),
+            isolation: Some(TenantIsolation {
+                grade: IsolationGrade::Soft,
+                reason: "names are answered by the nodes' shared DNS".into(),
+            }),
+            conditions: conditions(verdict, &tenant.meta, &standing.conditions, &now.time),
+        };
+        if tenant.status.as_ref() == Some(&status) {
+            return Decision::nothing();
+        }
+        let target = Target::new(Kind::Tenant, &tenant.meta);
+        Action::SetTenantStatus(target, Box::new(status)).into()
+    }
+}
+
+fn default_network_name(tenant: &Tenant) -> Option<NetworkName> {
+    let tenant: Label = tenant.meta.name.name.parse().ok()?;
+    Some(NetworkName::new(tenant, "default".parse().ok()?))
+}

@@ -1,0 +1,170 @@
+//! A claim: what is held, and by whom.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use atoll_api as api;
+use atoll_api::ClaimHolder;
+use atoll_types::{NetAddr, NetworkId};
+
+use super::network::dashed;
+use super::{Meta, ObjectName, Vpc};
+
+/// A claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Metadata.
+    pub meta: Meta,
+    /// What is held; `None` for a name that is none of ours.
+    pub thing: Option<Thing>,
+    /// Who holds it.
+    pub holder: ClaimHolder,
+}
+
+/// What can be held once. Its text is the claim's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Thing {
+    /// An address, held by a port.
+    Address(NetAddr),
+    /// A network id, held by a VPC.
+    NetworkId(NetworkId),
+    /// A VPC's right to one network id: held by that id, so that a VPC cannot have two.
+    Vpc(Vpc),
+}
+
+const PORT: &str = "Port";
+const VPC: &str = "VPC";
+const NETWORK_ID: &str = "NetworkID";
+
+/// The holder of a port's addresses. It exists before the port does: the pod's UID makes it one.
+pub fn holder_of_port(port: &ObjectName, pod_uid: &str) -> ClaimHolder {
+    ClaimHolder {
+        kind: PORT.into(),
+        namespace: Some(port.namespace.clone()),
+        name: port.name.clone(),
+        uid: Some(pod_uid.to_owned()),
+    }
+}
+
+/// The holder of a network id.
+pub fn holder_of_vpc(vpc: &Vpc) -> ClaimHolder {
+    ClaimHolder { kind: VPC.into(), namespace: None, name: vpc.to_string(), uid: None }
+}
+
+/// The holder of a VPC's right to one id: that id.
+pub fn holder_of_id(id: NetworkId) -> ClaimHolder {
+    ClaimHolder { kind: NETWORK_ID.into(), namespace: None, name: id.to_string(), uid: None }
+}
+
+impl Claim {
+    /// The port that holds an address, and the UID of its pod.
+    pub fn port_holder(&self) -> Option<(ObjectName, &str)> {
+        let uid = self.holder.uid.as_deref()?;
+        let namespace = self.holder.namespace.as_deref()?;
+        let name = ObjectName::inside(namespace, &self.holder.name);
+        (self.holder.kind == PORT).then_some((name, uid))
+    }
+
+    /// The VPC that holds a network id.
+    pub fn vpc_holder(&self) -> Option<Vpc> {
+        if self.holder.kind != VPC {
+            return None;
+        }
+        parse_vpc(&self.holder.name)
+    }
+
+    /// The network id that a VPC was given.
+    pub fn given_id(&self) -> Option<NetworkId> {
+        if self.holder.kind != NETWORK_ID {
+            return None;
+        }
+        NetworkId::try_from(self.holder.name.parse::<u32>().ok()?).ok()
+    }
+}
+
+impl From<&api::Claim> for Claim {
+    fn from(claim: &api::Claim) -> Self {
+        let meta = Meta::from(&claim.metadata);
+        Claim { thing: Thing::parse(&meta.name.name), meta, holder: claim.spec.holder.clone() }
+    }
+}
+
+impl Thing {
+    fn parse(name: &str) -> Option<Self> {
+        let (kind, rest) = name.split_once('.')?;
+        match kind {
+            "address" => parse_address(rest).map(Thing::Address),
+            "network-id" => {
+                Some(Thing::NetworkId(NetworkId::try_from(rest.parse::<u32>().ok()?).ok()?))
+            }
+            "vpc" => parse_vpc(rest).map(Thing::Vpc),
+            _ => None,
+        }
+    }
+
+    /// The claim that `holder` makes on this.
+    pub fn claimed_by(&self, holder: ClaimHolder) -> api::Claim {
+        api::Claim::new(&self.to_string(), api::ClaimSpec { holder })
+    }
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Thing::Address(NetAddr { network, ip: IpAddr::V4(v4) }) => {
+                write!(f, "address.{network}.{v4}")
+            }
+            Thing::Address(NetAddr { network, ip }) => {
+                write!(f, "address.{network}.{}", dashed(*ip))
+            }
+            Thing::NetworkId(id) => write!(f, "network-id.{id}"),
+            Thing::Vpc(vpc) => write!(f, "vpc.{vpc}"),
+        }
+    }
+}
+
+fn parse_vpc(text: &str) -> Option<Vpc> {
+    let (tenant, id) = text.split_once('.')?;
+    Some(Vpc { tenant: tenant.parse().ok()?, id: id.parse().ok()? })
+}
+
+fn parse_address(text: &str) -> Option<NetAddr> {
+    let (network, ip) = text.split_once('.')?;
+    let network = NetworkId::try_from(network.parse::<u32>().ok()?).ok()?;
+    let ip = match ip.contains('-') {
+        true => IpAddr::V6(ip.replace('-', ":").parse::<Ipv6Addr>().ok()?),
+        false => ip.parse().ok()?,
+    };
+    Some(NetAddr::new(network, ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(ip: &str) -> Thing {
+        Thing::Address(NetAddr::new(NetworkId::MIN, ip.parse().unwrap()))
+    }
+
+    #[test]
+    fn every_thing_is_found_again_by_its_claims_name() {
+        let vpc = parse_vpc("acme.vpc-1").unwrap();
+        let things = [
+            (address("10.0.0.5"), "address.1.10.0.0.5"),
+            (address("fd00::5"), "address.1.fd00-0-0-0-0-0-0-5"),
+            (Thing::NetworkId(NetworkId::MAX), "network-id.16777215"),
+            (Thing::Vpc(vpc), "vpc.acme.vpc-1"),
+        ];
+        for (thing, name) in things {
+            assert_eq!(thing.to_string(), name);
+            assert_eq!(Thing::parse(name), Some(thing));
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_of_ours_are_no_thing() {
+        for name in ["", "address", "address.0.10.0.0.5", "address.1.ten", "network-id.0", "x.1"] {
+            assert_eq!(Thing::parse(name), None, "{name}");
+        }
+    }
+}

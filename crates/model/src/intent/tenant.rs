@@ -1,0 +1,33 @@
+//! A tenant: what it says of its default network and what was said of it.
+
+use atoll_api as api;
+
+use super::Meta;
+
+/// A tenant.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// Metadata.
+    pub meta: Meta,
+    /// What it wants as its default network, instead of the template's.
+    pub default_network: Option<api::DefaultNetwork>,
+    /// The status as it stands.
+    pub status: Option<api::TenantStatus>,
+}
+
+impl From<&api::Tenant> for Tenant {
+    fn from(tenant: &api::Tenant) -> Self {
+        Tenant {
+            meta: Meta::from(&tenant.metadata),
+            default_network: tenant.spec.default_network.clone(),
+            status: tenant.status.clone(),
+        }
+    }
+}
+
+impl Tenant {
+    /// Whether the default network was made once.
+    pub fn has_default_network(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.default_network_created)
+    }
+}

@@ -1,0 +1,333 @@
+//! Which objects belong to which: how every kind is entered into the indexes and the pools.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use atoll_types::{NetAddr, NetworkId, NetworkName};
+
+use super::groups::Groups;
+use super::{HasMeta, Item, Shelf, Touched, World};
+use crate::allocate::Moment;
+use crate::decide::Wait;
+use crate::intent::{
+    Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
+};
+
+/// Which objects belong to which.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Indexes {
+    pub(crate) namespaces_of_tenant: Groups<String, ObjectName>,
+    pub(crate) networks_of_tenant: Groups<String, ObjectName>,
+    pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
+    pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
+    pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
+    pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
+    pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
+    pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
+    pub(crate) pods_of_namespace: Groups<String, ObjectName>,
+    pub(crate) claims_of_port: Groups<ObjectName, Thing>,
+    pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,
+    pub(crate) waiting_for_network: Groups<NetworkName, ObjectName>,
+    pub(crate) waiting_for_thing: Groups<Thing, ObjectName>,
+    pub(crate) waits: HashMap<ObjectName, Wait>,
+}
+
+impl Indexes {
+    fn hold(&mut self, address: NetAddr, claim: &ObjectName) {
+        self.addresses.entry(address.network).or_default().insert(address.ip, claim.clone());
+    }
+
+    fn let_go(&mut self, address: NetAddr) {
+        if let Some(held) = self.addresses.get_mut(&address.network) {
+            held.remove(&address.ip);
+            if held.is_empty() {
+                self.addresses.remove(&address.network);
+            }
+        }
+    }
+}
+
+macro_rules! has_meta {
+    ($($kind:ident),*) => {$(
+        impl HasMeta for $kind {
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+        }
+    )*};
+}
+
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod);
+
+impl Item for Tenant {
+    const KIND: Kind = Kind::Tenant;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.tenants
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, _world: &mut World, _now: Moment) {}
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        self.meta.uid == earlier.meta.uid && self.meta.deleting == earlier.meta.deleting
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_networks_of_tenant(&self.meta.name.name, touched);
+    }
+}
+
+impl Item for Namespace {
+    const KIND: Kind = Kind::Namespace;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.namespaces
+    }
+
+    fn link(&self, world: &mut World) {
+        if let Some(tenant) = &self.tenant {
+            world.indexes.namespaces_of_tenant.add(tenant.clone(), self.meta.name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if let Some(tenant) = &self.tenant {
+            world.indexes.namespaces_of_tenant.remove(tenant, &self.meta.name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        (&self.tenant, &self.network) == (&earlier.tenant, &earlier.network)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        if let Some(tenant) = &self.tenant {
+            world.touch_tenant(tenant, touched);
+        }
+        world.touch_pods_of_namespace(&self.meta.name.name, touched);
+    }
+}
+
+impl Item for Network {
+    const KIND: Kind = Kind::Network;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.networks
+    }
+
+    fn link(&self, world: &mut World) {
+        if let Ok(plan) = &self.plan {
+            let name = &self.meta.name;
+            let indexes = &mut world.indexes;
+            indexes.networks_of_tenant.add(plan.name.tenant.to_string(), name.clone());
+            indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if let Ok(plan) = &self.plan {
+            let name = &self.meta.name;
+            world.indexes.networks_of_tenant.remove(&plan.name.tenant.to_string(), name);
+            world.indexes.networks_of_vpc.remove(&plan.vpc, name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |network: &Network| {
+            (network.plan.clone(), network.id(), network.phase(), network.meta.deleting)
+        };
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let Ok(plan) = &self.plan else { return };
+        world.touch_tenant(plan.name.tenant.as_str(), touched);
+        world.touch_vpc(&plan.vpc, touched);
+        world.touch_subnets_of_network(&plan.name, touched);
+        world.touch_waiting_for_network(&plan.name, touched);
+    }
+}
+
+impl Item for Subnet {
+    const KIND: Kind = Kind::Subnet;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.subnets
+    }
+
+    fn link(&self, world: &mut World) {
+        let Ok(plan) = &self.plan else { return };
+        let name = self.meta.name.clone();
+        if world.indexes.subnets_of_network.add(plan.network.clone(), name) {
+            world.rebuild_pools(&plan.network);
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        let Ok(plan) = &self.plan else { return };
+        let name = &self.meta.name;
+        if world.subnets.get(name).is_some_and(|after| after.plan.as_ref() == Ok(plan)) {
+            return;
+        }
+        world.indexes.subnets_of_network.remove(&plan.network, name);
+        world.numbers.pools.remove(name);
+        world.rebuild_pools(&plan.network);
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words =
+            |subnet: &Subnet| (subnet.plan.clone(), subnet.gives_addresses(), subnet.meta.deleting);
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let Ok(plan) = &self.plan else { return };
+        world.touch_network(&plan.network, touched);
+        world.touch_waiting_for_network(&plan.network, touched);
+    }
+}
+
+impl Item for Port {
+    const KIND: Kind = Kind::Port;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.ports
+    }
+
+    fn link(&self, world: &mut World) {
+        let name = &self.meta.name;
+        world.indexes.ports_of_pod.add(self.pod.clone(), name.clone());
+        if let Some(network) = self.network() {
+            world.indexes.ports_of_network.add(network.clone(), name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        let name = &self.meta.name;
+        world.indexes.ports_of_pod.remove(&self.pod, name);
+        if let Some(network) = self.network() {
+            world.indexes.ports_of_network.remove(network, name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |port: &Port| (port.plan.clone(), port.pod_uid.clone(), port.node.clone());
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        touched.insert(super::touched::pod_key(&self.pod));
+        world.touch_claims_of_port(&self.meta.name, touched);
+        if let Some(network) = self.network() {
+            world.touch_network_if_deleting(network, touched);
+        }
+    }
+}
+
+impl Item for Claim {
+    const KIND: Kind = Kind::Claim;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.claims
+    }
+
+    fn link(&self, world: &mut World) {
+        let Some(thing) = &self.thing else { return };
+        if let Some((port, _)) = self.port_holder() {
+            world.indexes.claims_of_port.add(port, thing.clone());
+        }
+        match thing {
+            Thing::Address(address) => {
+                world.indexes.hold(*address, &self.meta.name);
+                world.take_address(*address);
+            }
+            Thing::NetworkId(id) => {
+                world.numbers.ids.take(*id);
+                if let Some(vpc) = self.vpc_holder() {
+                    world.indexes.ids_claimed_by_vpc.add(vpc, *id);
+                }
+            }
+            Thing::Vpc(vpc) => {
+                if let Some(id) = self.given_id() {
+                    world.indexes.vpc_of_id.insert(id, vpc.clone());
+                }
+            }
+        }
+    }
+
+    fn unlink(&self, world: &mut World, now: Moment) {
+        let Some(thing) = &self.thing else { return };
+        if world.claims.get(&self.meta.name).is_some_and(|after| after.holder == self.holder) {
+            return;
+        }
+        if let Some((port, _)) = self.port_holder() {
+            world.indexes.claims_of_port.remove(&port, thing);
+        }
+        let until = now + world.settings.rest;
+        match thing {
+            Thing::Address(address) => {
+                world.indexes.let_go(*address);
+                world.free_address(*address, until);
+            }
+            Thing::NetworkId(id) => {
+                world.numbers.ids.free(*id, until);
+                if let Some(vpc) = self.vpc_holder() {
+                    world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
+                }
+            }
+            Thing::Vpc(_) => {
+                if let Some(id) = self.given_id() {
+                    world.indexes.vpc_of_id.remove(&id);
+                }
+            }
+        }
+        world.stray_since.remove(&self.meta.name);
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        self.holder == earlier.holder
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let Some(thing) = &self.thing else { return };
+        world.touch_waiting_for_thing(thing, touched);
+        match thing {
+            Thing::Address(address) => world.touch_holder_and_subnets(self, *address, touched),
+            Thing::NetworkId(_) => {
+                self.vpc_holder().iter().for_each(|vpc| world.touch_vpc(vpc, touched));
+            }
+            Thing::Vpc(vpc) => world.touch_vpc(vpc, touched),
+        }
+    }
+}
+
+impl Item for Pod {
+    const KIND: Kind = Kind::Pod;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.pods
+    }
+
+    fn link(&self, world: &mut World) {
+        let name = self.meta.name.clone();
+        world.indexes.pods_of_namespace.add(name.namespace.clone(), name);
+    }
+
+    fn unlink(&self, world: &mut World, now: Moment) {
+        let name = &self.meta.name;
+        world.indexes.pods_of_namespace.remove(&name.namespace, name);
+        if world.pods.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
+            world.forget_pod(self, now);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        self.meta.uid == earlier.meta.uid && self.finished == earlier.finished
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_ports_and_claims_of_pod(self, touched);
+    }
+}

@@ -1,0 +1,224 @@
+//! Everything that was seen, indexed, so that one message costs only what it touches.
+//!
+//! [`World::observe`] and [`World::gone`] take news in and tell which objects have to be looked
+//! at again; [`World::decide`] says what to do about one of them. The rule: the same news in any
+//! order, in pieces or twice, leads to the same world.
+
+mod groups;
+mod indexes;
+mod numbers;
+mod shelf;
+mod touched;
+
+use std::collections::{BTreeSet, HashMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::action::{Decision, Key};
+use crate::allocate::Moment;
+use crate::intent::{
+    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Subnet, Template, Tenant,
+};
+
+pub(crate) use indexes::Indexes;
+pub(crate) use numbers::Numbers;
+pub(crate) use shelf::{Change, HasMeta, Shelf};
+
+/// What an operator can set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a freed address or network id rests before somebody else may get it.
+    pub rest: Moment,
+    /// How long a claim may stand without its holder before it is taken for forgotten.
+    pub grace: Moment,
+    /// Whether ranges of IPv6 are served.
+    pub ipv6: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30), ipv6: false }
+    }
+}
+
+/// The time at which something is decided.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// For waiting: grows steadily.
+    pub moment: Moment,
+    /// For people: what the clock on the wall says.
+    pub time: Time,
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub(crate) settings: Settings,
+    pub(crate) template: Template,
+    pub(crate) tenants: Shelf<Tenant>,
+    pub(crate) networks: Shelf<Network>,
+    pub(crate) subnets: Shelf<Subnet>,
+    pub(crate) ports: Shelf<Port>,
+    pub(crate) claims: Shelf<Claim>,
+    pub(crate) namespaces: Shelf<Namespace>,
+    pub(crate) pods: Shelf<Pod>,
+    pub(crate) indexes: Indexes,
+    pub(crate) numbers: Numbers,
+    pub(crate) said: HashMap<Key, Said>,
+    pub(crate) stray_since: HashMap<ObjectName, Moment>,
+}
+
+/// What people were last told about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) uid: String,
+    pub(crate) message: String,
+}
+
+/// Objects that have to be looked at again.
+pub type Touched = BTreeSet<Key>;
+
+impl World {
+    /// An empty world.
+    pub fn new(settings: Settings) -> Self {
+        World { settings, ..World::default() }
+    }
+
+    /// Takes in that an object is there.
+    pub fn observe(&mut self, seen: Seen, now: Moment) -> Touched {
+        match seen {
+            Seen::Tenant(tenant) => self.put(tenant, now),
+            Seen::Network(network) => self.put(network, now),
+            Seen::Subnet(subnet) => self.put(subnet, now),
+            Seen::Port(port) => self.put(port, now),
+            Seen::Claim(claim) => self.put(claim, now),
+            Seen::Namespace(namespace) => self.put(namespace, now),
+            Seen::Pod(pod) => self.put(pod, now),
+        }
+    }
+
+    /// Takes in that an incarnation of an object is gone.
+    pub fn gone(&mut self, key: &Key, uid: &str, now: Moment) -> Touched {
+        let away = Away::Incarnation(uid);
+        match key.kind {
+            Kind::Tenant => self.take_away::<Tenant>(&key.name, away, now),
+            Kind::Network => self.take_away::<Network>(&key.name, away, now),
+            Kind::Subnet => self.take_away::<Subnet>(&key.name, away, now),
+            Kind::Port => self.take_away::<Port>(&key.name, away, now),
+            Kind::Claim => self.take_away::<Claim>(&key.name, away, now),
+            Kind::Namespace => self.take_away::<Namespace>(&key.name, away, now),
+            Kind::Pod => self.take_away::<Pod>(&key.name, away, now),
+        }
+    }
+
+    /// Takes in a full list of a kind: what is not on it is gone.
+    pub fn only(&mut self, kind: Kind, listed: &BTreeSet<ObjectName>, now: Moment) -> Touched {
+        match kind {
+            Kind::Tenant => self.keep_only::<Tenant>(listed, now),
+            Kind::Network => self.keep_only::<Network>(listed, now),
+            Kind::Subnet => self.keep_only::<Subnet>(listed, now),
+            Kind::Port => self.keep_only::<Port>(listed, now),
+            Kind::Claim => self.keep_only::<Claim>(listed, now),
+            Kind::Namespace => self.keep_only::<Namespace>(listed, now),
+            Kind::Pod => self.keep_only::<Pod>(listed, now),
+        }
+    }
+
+    /// Takes in the template for default networks.
+    pub fn observe_template(&mut self, template: Template) -> Touched {
+        if self.template == template {
+            return Touched::new();
+        }
+        self.template = template;
+        self.tenants.names().map(|name| Key::new(Kind::Tenant, name.clone())).collect()
+    }
+
+    /// What to do about an object.
+    pub fn decide(&mut self, key: &Key, now: &Now) -> Decision {
+        match key.kind {
+            Kind::Tenant => self.decide_tenant(&key.name, now),
+            Kind::Network => self.decide_network(&key.name, now),
+            Kind::Subnet => self.decide_subnet(&key.name, now),
+            Kind::Port => self.decide_port(&key.name, now),
+            Kind::Claim => self.decide_claim(&key.name, now),
+            Kind::Pod => self.decide_pod(&key.name, now),
+            Kind::Namespace => Decision::nothing(),
+        }
+    }
+
+    /// Takes back that people were told something about an object: the message did not arrive.
+    pub fn unsay(&mut self, key: &Key) {
+        self.said.remove(key);
+    }
+
+    fn put<V: Item>(&mut self, item: V, now: Moment) -> Touched {
+        let name = item.meta().name.clone();
+        let Change::Put(before) = V::shelf_mut(self).put(item) else { return Touched::new() };
+        self.settle::<V>(&name, before.as_ref(), now)
+    }
+
+    fn take_away<V: Item>(&mut self, name: &ObjectName, away: Away<'_>, now: Moment) -> Touched {
+        let shelf = V::shelf_mut(self);
+        let before = match away {
+            Away::Incarnation(uid) => shelf.remove(name, uid),
+            Away::Whatever => shelf.forget(name),
+        };
+        let Some(before) = before else { return Touched::new() };
+        self.said.remove(&Key::new(V::KIND, name.clone()));
+        self.settle::<V>(name, Some(&before), now)
+    }
+
+    fn keep_only<V: Item>(&mut self, listed: &BTreeSet<ObjectName>, now: Moment) -> Touched {
+        let known = V::shelf_mut(self).names();
+        let missing: Vec<_> = known.filter(|name| !listed.contains(name)).cloned().collect();
+        let mut touched = Touched::new();
+        for name in missing {
+            touched.append(&mut self.take_away::<V>(&name, Away::Whatever, now));
+        }
+        touched
+    }
+
+    /// Brings indexes and pools in line with what now stands under a name, and tells what that
+    /// touches.
+    fn settle<V: Item>(&mut self, name: &ObjectName, before: Option<&V>, now: Moment) -> Touched {
+        let after = V::shelf_mut(self).get(name).cloned();
+        if let Some(before) = before {
+            before.unlink(self, now);
+        }
+        if let Some(after) = &after {
+            after.link(self);
+        }
+        let mut touched = Touched::from([Key::new(V::KIND, name.clone())]);
+        let same = before.zip(after.as_ref()).is_some_and(|(before, after)| after.says_as(before));
+        if !same {
+            let change = before.into_iter().chain(&after);
+            change.for_each(|item| item.touch(self, &mut touched));
+        }
+        touched
+    }
+}
+
+/// How an object goes.
+#[derive(Clone, Copy)]
+enum Away<'a> {
+    /// This incarnation is gone for good.
+    Incarnation(&'a str),
+    /// It was not on the list.
+    Whatever,
+}
+
+/// A kind of object that the world keeps.
+pub(crate) trait Item: HasMeta + Clone {
+    /// Its kind.
+    const KIND: Kind;
+    /// Where its objects are kept.
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self>;
+    /// Enters it into indexes and pools.
+    fn link(&self, world: &mut World);
+    /// Takes it out of indexes and pools.
+    fn unlink(&self, world: &mut World, now: Moment);
+    /// Whether other objects find in it what they found in an earlier version.
+    fn says_as(&self, earlier: &Self) -> bool;
+    /// Adds the objects whose matter depends on it.
+    fn touch(&self, world: &World, touched: &mut Touched);
+}

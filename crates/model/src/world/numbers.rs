@@ -1,0 +1,140 @@
+//! The pools of the world: what is proposed, to whom, and what is free.
+//!
+//! A pool of addresses is built when it is first needed, from the claims that were seen.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
+
+use super::World;
+use crate::allocate::{AddressPool, IdPool, Moment};
+use crate::decide::port_names;
+use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
+
+/// Pools and proposals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) ids: IdPool,
+    pub(crate) id_proposals: HashMap<Vpc, NetworkId>,
+    pub(crate) pools: HashMap<ObjectName, (NetworkId, AddressPool)>,
+    pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
+    pub(crate) proposed: HashMap<NetAddr, ObjectName>,
+}
+
+impl Numbers {
+    /// Remembers that an address was proposed to a port.
+    pub(crate) fn propose(&mut self, port: &ObjectName, address: NetAddr) {
+        self.proposals.entry(port.clone()).or_default().push(address);
+        self.proposed.insert(address, port.clone());
+    }
+}
+
+impl World {
+    /// The claim on a thing.
+    pub(crate) fn claim_on(&self, thing: &Thing) -> Option<&crate::intent::Claim> {
+        self.claims.get(&ObjectName::cluster(thing.to_string()))
+    }
+
+    /// The subnets whose range holds an address, by the VPC that has its number.
+    pub(crate) fn subnets_that_hold(&self, address: NetAddr) -> Vec<ObjectName> {
+        let vpc = self.indexes.vpc_of_id.get(&address.network);
+        let networks = vpc.into_iter().flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc));
+        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
+        plans
+            .flat_map(|plan| self.indexes.subnets_of_network.of(&plan.name))
+            .filter(|name| {
+                self.subnet_plan(name).is_some_and(|plan| plan.cidr.contains(address.ip))
+            })
+            .cloned()
+            .collect()
+    }
+
+    /// What a subnet shall be.
+    pub(crate) fn subnet_plan(&self, name: &ObjectName) -> Option<&SubnetPlan> {
+        self.subnets.get(name)?.plan.as_ref().ok()
+    }
+
+    /// The pool of a subnet whose network has the number `id`.
+    pub(crate) fn pool(&mut self, subnet: &ObjectName, id: NetworkId) -> Option<&mut AddressPool> {
+        if !self.numbers.pools.contains_key(subnet) {
+            let pool = self.build_pool(subnet, id)?;
+            self.numbers.pools.insert(subnet.clone(), (id, pool));
+        }
+        self.numbers.pools.get_mut(subnet).map(|(_, pool)| pool)
+    }
+
+    pub(super) fn take_address(&mut self, address: NetAddr) {
+        for subnet in self.subnets_that_hold(address) {
+            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
+                pool.take(address.ip);
+            }
+        }
+    }
+
+    pub(super) fn free_address(&mut self, address: NetAddr, until: Moment) {
+        for subnet in self.subnets_that_hold(address) {
+            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
+                pool.free(address.ip, until);
+            }
+        }
+    }
+
+    /// The subnets of a network are others than they were: what is carved out of them changed.
+    pub(super) fn rebuild_pools(&mut self, network: &NetworkName) {
+        let subnets: Vec<ObjectName> =
+            self.indexes.subnets_of_network.of(network).cloned().collect();
+        for subnet in subnets {
+            let Some((id, old)) = self.numbers.pools.remove(&subnet) else { continue };
+            if let Some(mut pool) = self.build_pool(&subnet, id) {
+                pool.go_on_from(old);
+                self.numbers.pools.insert(subnet, (id, pool));
+            }
+        }
+    }
+
+    /// A pod is gone: it waits for nothing, and what was proposed to it and not claimed is free.
+    pub(super) fn forget_pod(&mut self, pod: &Pod, now: Moment) {
+        self.stop_waiting(&pod.meta.name);
+        for port in port_names(pod) {
+            self.drop_proposals(&port, now);
+        }
+    }
+
+    /// Takes back what was proposed to a port.
+    pub(crate) fn drop_proposals(&mut self, port: &ObjectName, now: Moment) {
+        for address in self.numbers.proposals.remove(port).unwrap_or_default() {
+            self.numbers.proposed.remove(&address);
+            if self.claim_on(&Thing::Address(address)).is_none() {
+                self.free_address(address, now);
+            }
+        }
+    }
+
+    fn build_pool(&self, subnet: &ObjectName, id: NetworkId) -> Option<AddressPool> {
+        let plan = self.subnet_plan(subnet)?;
+        let carved = self.carved_out(subnet, plan).map(|cidr| (cidr.first(), cidr.last()));
+        let mut pool = AddressPool::new(plan.cidr, plan.reserved().into_iter().chain(carved));
+        self.taken_in(id, &plan.cidr).for_each(|ip| pool.take(ip));
+        Some(pool)
+    }
+
+    /// Smaller subnets inside a subnet: their addresses are theirs.
+    fn carved_out(&self, name: &ObjectName, plan: &SubnetPlan) -> impl Iterator<Item = Cidr> {
+        let siblings = self.indexes.subnets_of_network.of(&plan.network);
+        siblings
+            .filter(move |sibling| *sibling != name)
+            .filter_map(|sibling| self.subnet_plan(sibling))
+            .map(|sibling| sibling.cidr)
+            .filter(|cidr| plan.cidr.contains_cidr(cidr) && *cidr != plan.cidr)
+    }
+
+    /// Addresses in a range that somebody claimed or was proposed.
+    fn taken_in(&self, id: NetworkId, cidr: &Cidr) -> impl Iterator<Item = IpAddr> {
+        let range = cidr.first()..=cidr.last();
+        let claimed = self.indexes.addresses.get(&id).into_iter();
+        let claimed = claimed.flat_map(move |held| held.range(range.clone()).map(|(ip, _)| *ip));
+        let proposed = self.numbers.proposed.keys().filter(move |address| address.network == id);
+        claimed.chain(proposed.map(|address| address.ip))
+    }
+}

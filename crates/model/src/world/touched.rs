@@ -1,0 +1,103 @@
+//! Who has to be looked at again when something changed.
+
+use atoll_types::{NetAddr, NetworkName};
+
+use super::{Touched, World};
+use crate::action::Key;
+use crate::decide::port_names;
+use crate::intent::{Claim, Kind, ObjectName, Pod, Thing, Vpc};
+
+/// The key of a pod.
+pub(super) fn pod_key(name: &ObjectName) -> Key {
+    Key::new(Kind::Pod, name.clone())
+}
+
+impl World {
+    pub(super) fn touch_tenant(&self, tenant: &str, touched: &mut Touched) {
+        touched.insert(Key::new(Kind::Tenant, ObjectName::cluster(tenant)));
+    }
+
+    pub(super) fn touch_network(&self, network: &NetworkName, touched: &mut Touched) {
+        touched.insert(Key::new(Kind::Network, ObjectName::cluster(network.to_string())));
+    }
+
+    pub(super) fn touch_network_if_deleting(&self, network: &NetworkName, touched: &mut Touched) {
+        let name = ObjectName::cluster(network.to_string());
+        if self.networks.get(&name).is_some_and(|network| network.meta.deleting) {
+            self.touch_network(network, touched);
+        }
+    }
+
+    pub(super) fn touch_networks_of_tenant(&self, tenant: &str, touched: &mut Touched) {
+        let networks = self.indexes.networks_of_tenant.of(tenant);
+        touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
+    }
+
+    pub(super) fn touch_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
+        let networks = self.indexes.networks_of_vpc.of(vpc);
+        touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
+        self.touch_claims_of_vpc(vpc, touched);
+    }
+
+    pub(super) fn touch_subnets_of_network(&self, network: &NetworkName, touched: &mut Touched) {
+        let subnets = self.indexes.subnets_of_network.of(network);
+        touched.extend(subnets.map(|name| Key::new(Kind::Subnet, name.clone())));
+    }
+
+    pub(super) fn touch_waiting_for_network(&self, network: &NetworkName, touched: &mut Touched) {
+        touched.extend(self.indexes.waiting_for_network.of(network).map(pod_key));
+    }
+
+    pub(super) fn touch_waiting_for_thing(&self, thing: &Thing, touched: &mut Touched) {
+        touched.extend(self.indexes.waiting_for_thing.of(thing).map(pod_key));
+    }
+
+    pub(super) fn touch_pods_of_namespace(&self, namespace: &str, touched: &mut Touched) {
+        touched.extend(self.indexes.pods_of_namespace.of(namespace).map(pod_key));
+    }
+
+    pub(super) fn touch_claims_of_port(&self, port: &ObjectName, touched: &mut Touched) {
+        let things = self.indexes.claims_of_port.of(port);
+        touched.extend(things.map(claim_key));
+    }
+
+    pub(super) fn touch_ports_and_claims_of_pod(&self, pod: &Pod, touched: &mut Touched) {
+        let ports = self.indexes.ports_of_pod.of(&pod.meta.name);
+        touched.extend(ports.map(|name| Key::new(Kind::Port, name.clone())));
+        for port in port_names(pod) {
+            self.touch_claims_of_port(&port, touched);
+        }
+    }
+
+    /// An address was claimed or let go: its port may have lost it, a subnet counts anew, and a
+    /// network may wait for its last address to be free.
+    pub(super) fn touch_holder_and_subnets(
+        &self,
+        claim: &Claim,
+        address: NetAddr,
+        touched: &mut Touched,
+    ) {
+        if let Some((port, _)) = claim.port_holder() {
+            touched.insert(Key::new(Kind::Port, port));
+        }
+        for subnet in self.subnets_that_hold(address) {
+            touched.insert(Key::new(Kind::Subnet, subnet));
+        }
+        let vpc = self.indexes.vpc_of_id.get(&address.network);
+        for network in vpc.into_iter().flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc)) {
+            if self.networks.get(network).is_some_and(|network| network.meta.deleting) {
+                touched.insert(Key::new(Kind::Network, network.clone()));
+            }
+        }
+    }
+
+    fn touch_claims_of_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
+        let ids = self.indexes.ids_claimed_by_vpc.of(vpc);
+        touched.extend(ids.map(|id| claim_key(&Thing::NetworkId(*id))));
+        touched.insert(claim_key(&Thing::Vpc(vpc.clone())));
+    }
+}
+
+fn claim_key(thing: &Thing) -> Key {
+    Key::new(Kind::Claim, ObjectName::cluster(thing.to_string()))
+}

@@ -1,0 +1,197 @@
+//! Scenarios of networks and subnets.
+
+use atoll_api::{self as api, NetworkPhase, SubnetPhase};
+use atoll_model::intent::Kind;
+
+use crate::cluster::Object;
+use crate::controller::Scene;
+use crate::pods::pod;
+use crate::tenants::{key, namespace, tenant};
+
+pub(crate) fn network(name: &str, vpc: Option<&str>, cidrs: &[&str]) -> Object {
+    typed_network(name, "vpc", vpc, cidrs)
+}
+
+fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> Object {
+    let spec = api::NetworkSpec {
+        tenant: name.split('.').next().unwrap().into(),
+        type_: type_.into(),
+        vpc_id: vpc.map(Into::into),
+        cidrs: cidrs.iter().map(ToString::to_string).collect(),
+    };
+    Object::Network(api::Network::new(name, spec))
+}
+
+fn subnet(name: &str, network: &str, cidr: &str) -> Object {
+    let spec = api::SubnetSpec { network: network.into(), cidr: cidr.into(), gateway: None };
+    Object::Subnet(api::Subnet::new(name, spec))
+}
+
+/// Phase, id, reason and message of a network.
+fn told(scene: &Scene, name: &str) -> (NetworkPhase, Option<u32>, String, String) {
+    let status = scene.cluster.network(name).status.clone().unwrap();
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap().clone();
+    (status.phase, status.id, ready.reason, ready.message)
+}
+
+fn acme() -> Scene {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &[])).create(namespace("shop", "acme"));
+    scene
+}
+
+#[test]
+fn every_range_of_a_network_gets_a_subnet() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16", "10.2.0.0/16"]));
+    let subnet = scene.cluster.subnet("acme.default.10-2-0-0-16").status.clone().unwrap();
+    assert_eq!((subnet.phase, subnet.used, subnet.free), (SubnetPhase::Active, 0, 65_533));
+    assert_eq!(scene.cluster.of_kind(Kind::Subnet).len(), 2);
+}
+
+#[test]
+fn networks_of_one_vpc_share_its_number_and_other_vpcs_have_their_own() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.default", None, &["10.0.0.0/16"]))
+        .create(network("acme.joined", Some("default"), &["10.1.0.0/16"]))
+        .create(network("acme.apart", None, &["10.0.0.0/16"]))
+        .create(tenant("globex", &[]))
+        .create(network("globex.default", None, &["10.0.0.0/16"]));
+    let id = |name| told(&scene, name).1.unwrap();
+    assert_eq!(id("acme.default"), id("acme.joined"));
+    let ids = [id("acme.default"), id("acme.apart"), id("globex.default")];
+    assert_eq!(ids, [1, 2, 3]);
+}
+
+#[test]
+fn a_range_that_overlaps_another_of_the_same_vpc_is_refused_with_both_names() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"])).create(network(
+        "acme.late",
+        Some("default"),
+        &["10.0.128.0/17"],
+    ));
+    let (phase, _, reason, message) = told(&scene, "acme.late");
+    assert_eq!((phase, reason.as_str()), (NetworkPhase::Failed, "CidrOverlap"));
+    assert_eq!(
+        message,
+        "10.0.128.0/17 of acme.late overlaps 10.0.0.0/16 of acme.default, which is in the same VPC"
+    );
+    assert_eq!(scene.said_of(&key(Kind::Network, "acme.late")), [message.as_str()]);
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active);
+
+    scene.delete(Kind::Network, "acme.default");
+    assert_eq!(told(&scene, "acme.late").0, NetworkPhase::Active, "the way is free");
+}
+
+#[test]
+fn a_network_that_grows_into_another_keeps_what_it_had_and_the_other_is_not_hurt() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"])).create(network(
+        "acme.second",
+        Some("default"),
+        &["10.1.0.0/16"],
+    ));
+    scene.cluster.change(&key(Kind::Network, "acme.default"), |object| {
+        let Object::Network(network) = object else { unreachable!() };
+        network.spec.cidrs.push("10.1.0.0/20".into());
+    });
+    scene.settle();
+    let (phase, _, reason, _) = told(&scene, "acme.default");
+    assert_eq!((phase, reason.as_str()), (NetworkPhase::Active, "CidrOverlap"));
+    assert_eq!(told(&scene, "acme.second").2, "AsDeclared");
+}
+
+#[test]
+fn what_cannot_be_served_waits_and_says_why() {
+    let mut scene = acme();
+    scene
+        .create(typed_network("acme.flat", "flat", None, &[]))
+        .create(network("nobody.default", None, &["10.0.0.0/16"]))
+        .create(network("acme.six", None, &["fd00::/64"]));
+    let short = |name| {
+        let (phase, id, reason, _) = told(&scene, name);
+        (phase, id, reason)
+    };
+    assert_eq!(short("acme.flat"), (NetworkPhase::Pending, None, "NoProvider".into()));
+    assert_eq!(short("nobody.default"), (NetworkPhase::Pending, None, "TenantNotFound".into()));
+    assert_eq!(short("acme.six"), (NetworkPhase::Pending, None, "FamilyNotServed".into()));
+    scene.create(tenant("nobody", &[]));
+    assert_eq!(told(&scene, "nobody.default").0, NetworkPhase::Active);
+}
+
+#[test]
+fn a_network_with_a_malformed_range_fails_and_can_be_deleted() {
+    let mut scene = acme();
+    scene.create(network("acme.bad", None, &["10.0.0.0/99"]));
+    let (phase, _, reason, message) = told(&scene, "acme.bad");
+    assert_eq!((phase, reason.as_str()), (NetworkPhase::Failed, "CidrMalformed"));
+    assert!(message.starts_with("spec.cidrs[0]: "), "{message}");
+    scene.delete(Kind::Network, "acme.bad");
+    assert!(!scene.exists(Kind::Network, "acme.bad"));
+}
+
+#[test]
+fn a_network_in_use_waits_with_the_names_of_its_pods_and_then_leaves_nothing() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.default", None, &["10.0.0.0/16"]))
+        .create(pod("shop/web", None, None))
+        .delete(Kind::Network, "acme.default");
+    let (phase, _, reason, message) = told(&scene, "acme.default");
+    assert_eq!((phase, reason.as_str()), (NetworkPhase::Terminating, "InUse"));
+    assert_eq!(message, "is used by pods shop/web");
+    scene.delete(Kind::Pod, "shop/web");
+    for kind in [Kind::Network, Kind::Subnet, Kind::Port, Kind::Claim] {
+        assert_eq!(scene.cluster.of_kind(kind).len(), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_vpc_keeps_its_number_until_its_last_network_goes() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.default", None, &["10.0.0.0/16"]))
+        .create(network("acme.joined", Some("default"), &["10.1.0.0/16"]))
+        .delete(Kind::Network, "acme.default");
+    assert!(scene.exists(Kind::Claim, "network-id.1"));
+    assert_eq!(told(&scene, "acme.joined").1, Some(1));
+    scene.delete(Kind::Network, "acme.joined");
+    assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 0);
+}
+
+#[test]
+fn a_subnet_outside_its_network_or_twice_is_refused() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.default", None, &["10.0.0.0/16"]))
+        .create(subnet("out", "acme.default", "10.1.0.0/24"))
+        .create(subnet("twin", "acme.default", "10.0.0.0/16"))
+        .create(subnet("lost", "acme.nowhere", "10.0.0.0/24"))
+        .create(subnet("good", "acme.default", "10.0.7.0/24"));
+    let told = |name| {
+        let status = scene.cluster.subnet(name).status.clone().unwrap();
+        (status.phase, status.conditions[0].reason.clone())
+    };
+    assert_eq!(told("out"), (SubnetPhase::Failed, "CidrOutside".into()));
+    assert_eq!(told("twin"), (SubnetPhase::Failed, "CidrOverlap".into()));
+    assert_eq!(told("lost"), (SubnetPhase::Pending, "NetworkNotFound".into()));
+    assert_eq!(told("good"), (SubnetPhase::Active, "AsDeclared".into()));
+}
+
+#[test]
+fn a_subnet_in_use_waits_with_the_names_of_its_ports() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.default", None, &["10.0.0.0/16"]))
+        .create(subnet("web", "acme.default", "10.0.7.0/24"))
+        .create(pod("shop/web", None, Some(r#"[{"subnet": "web"}]"#)))
+        .delete(Kind::Subnet, "web");
+    let status = scene.cluster.subnet("web").status.clone().unwrap();
+    assert_eq!((status.phase, status.used), (SubnetPhase::Terminating, 1));
+    let message = &status.conditions[0].message;
+    assert_eq!(message, "its addresses are used by ports shop/web.eth0 (10.0.7.2)");
+    scene.delete(Kind::Pod, "shop/web");
+    assert!(!scene.exists(Kind::Subnet, "web"));
+}

@@ -1,0 +1,134 @@
+//! Scenarios of tenants, and the manifests that all scenarios share.
+
+use std::time::Duration;
+
+use atoll_api::{self as api, NetworkPhase, TenantPhase};
+use atoll_model::Key;
+use atoll_model::intent::{Kind, ObjectName, Template};
+use k8s_openapi::api::core::v1 as core;
+
+use crate::cluster::Object;
+use crate::controller::Scene;
+
+pub(crate) fn key(kind: Kind, name: &str) -> Key {
+    match name.split_once('/') {
+        Some((namespace, name)) => Key::new(kind, ObjectName::inside(namespace, name)),
+        None => Key::new(kind, ObjectName::cluster(name)),
+    }
+}
+
+pub(crate) fn tenant(name: &str, cidrs: &[&str]) -> Object {
+    let network = api::DefaultNetwork {
+        type_: "vpc".into(),
+        cidrs: cidrs.iter().map(ToString::to_string).collect(),
+    };
+    let default_network = (!cidrs.is_empty()).then_some(network);
+    Object::Tenant(api::Tenant::new(name, api::TenantSpec { default_network }))
+}
+
+pub(crate) fn namespace(name: &str, tenant: &str) -> Object {
+    let json =
+        serde_json::json!({"metadata": {"name": name, "labels": {"atoll.dev/tenant": tenant}}});
+    Object::Namespace(serde_json::from_value::<core::Namespace>(json).unwrap())
+}
+
+impl Scene {
+    pub(crate) fn create(&mut self, object: Object) -> &mut Self {
+        self.cluster.create(object).unwrap();
+        self.settle();
+        self
+    }
+
+    pub(crate) fn delete(&mut self, kind: Kind, name: &str) -> &mut Self {
+        self.cluster.delete(&key(kind, name));
+        self.settle();
+        self
+    }
+
+    pub(crate) fn exists(&self, kind: Kind, name: &str) -> bool {
+        self.cluster.objects.contains_key(&key(kind, name))
+    }
+}
+
+fn text(template: &str) -> Template {
+    Template::Text(template.into())
+}
+
+fn message(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> String {
+    conditions.iter().find(|it| it.type_ == "Ready").unwrap().message.clone()
+}
+
+#[test]
+fn a_tenant_gets_its_default_network_and_becomes_active() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"]));
+    let network = scene.cluster.network("acme.default").status.clone().unwrap();
+    assert_eq!((network.phase, network.id), (NetworkPhase::Active, Some(1)));
+    let tenant = scene.cluster.tenant("acme").status.clone().unwrap();
+    assert_eq!((tenant.phase, tenant.networks), (TenantPhase::Active, 1));
+    assert!(tenant.default_network_created);
+}
+
+#[test]
+fn a_default_network_that_its_tenant_deleted_is_not_made_again() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"])).delete(Kind::Network, "acme.default");
+    assert!(!scene.exists(Kind::Network, "acme.default"));
+    let status = scene.cluster.tenant("acme").status.clone().unwrap();
+    assert_eq!((status.phase, status.networks), (TenantPhase::Active, 0));
+}
+
+#[test]
+fn the_template_makes_the_default_network_of_a_tenant_that_says_nothing() {
+    let template = "kind: Network\nspec: {type: vpc, tenant: mallory, cidrs: [10.9.0.0/16]}";
+    let mut scene = Scene::with_template(text(template));
+    scene.create(tenant("acme", &[]));
+    let network = scene.cluster.network("acme.default");
+    assert_eq!((network.spec.tenant.as_str(), &network.spec.cidrs[0][..]), ("acme", "10.9.0.0/16"));
+}
+
+#[test]
+fn without_a_template_a_tenant_has_no_default_network() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &[]));
+    assert_eq!(scene.cluster.of_kind(Kind::Network).len(), 0);
+    assert_eq!(scene.cluster.tenant("acme").status.clone().unwrap().phase, TenantPhase::Active);
+}
+
+#[test]
+fn a_malformed_template_is_said_once_and_used_when_it_is_right() {
+    let mut scene = Scene::with_template(text("kind: Pod"));
+    scene.create(tenant("acme", &[]));
+    let status = scene.cluster.tenant("acme").status.clone().unwrap();
+    assert_eq!(status.phase, TenantPhase::Pending);
+    assert!(message(&status.conditions).contains("no Network manifest"));
+    scene.controller.wait(&mut scene.cluster, Duration::from_secs(60));
+    assert_eq!(scene.said_of(&key(Kind::Tenant, "acme")).len(), 1);
+
+    let right = text("kind: Network\nspec: {type: vpc, cidrs: [10.0.0.0/16]}");
+    let touched = scene.controller.world.observe_template(right);
+    assert_eq!(touched.len(), 1);
+    scene.controller.look_at(touched);
+    scene.settle();
+    assert_eq!(scene.cluster.tenant("acme").status.clone().unwrap().phase, TenantPhase::Active);
+}
+
+#[test]
+fn a_tenant_goes_only_when_nothing_is_inside_and_says_what_is() {
+    let mut scene = Scene::new();
+    scene
+        .create(tenant("acme", &["10.0.0.0/16"]))
+        .create(namespace("shop", "acme"))
+        .create(crate::networks::network("acme.second", None, &["10.1.0.0/16"]))
+        .delete(Kind::Tenant, "acme");
+    let waiting = |scene: &Scene| {
+        let status = scene.cluster.tenant("acme").status.clone().unwrap();
+        assert_eq!(status.phase, TenantPhase::Terminating);
+        message(&status.conditions)
+    };
+    assert_eq!(waiting(&scene), "waits for its namespaces to be deleted: shop");
+    scene.delete(Kind::Namespace, "shop");
+    assert_eq!(waiting(&scene), "waits for its networks to be deleted: acme.second");
+    scene.delete(Kind::Network, "acme.second");
+    assert!(scene.cluster.objects.is_empty(), "{:?}", scene.cluster.objects.keys());
+}
