@@ -117,14 +117,18 @@ pub enum Output {
     Json,
 }
 
-/// Runs one command of the toolbox.
-pub async fn run(command: ToolboxCommand) -> anyhow::Result<ExitCode> {
-    match command {
-        ToolboxCommand::Serve(args) => serve::run(args.port).await,
-        ToolboxCommand::Connect(args) => connect::run_one(&args).await,
-        ToolboxCommand::Probe(args) => connect::run_many(args).await,
-        ToolboxCommand::Flow(args) => flow::run(&args).await,
-    }
+/// Runs one command of the toolbox to its end.
+pub fn run(command: ToolboxCommand) -> anyhow::Result<ExitCode> {
+    // One thread is enough for a tool, and keeps a pod that only serves small.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            ToolboxCommand::Serve(args) => serve::run(args.port).await,
+            ToolboxCommand::Connect(args) => connect::run_one(&args).await,
+            ToolboxCommand::Probe(args) => connect::run_many(args).await,
+            ToolboxCommand::Flow(args) => flow::run(&args).await,
+        }
+    })
 }
 
 /// Reads `250ms`, `2s`, `1.5s` or a bare number of seconds.
