@@ -89,9 +89,9 @@ pub struct StatusArgs {
     pub output: Output,
 }
 
-/// Options of `exec`.
+/// Which container of which pod.
 #[derive(Clone, Debug, Args)]
-pub struct ExecArgs {
+pub struct ContainerArgs {
     /// Which lab.
     #[command(flatten)]
     pub lab: NameArgs,
@@ -103,6 +103,14 @@ pub struct ExecArgs {
     /// The container; the first when left out.
     #[arg(short, long)]
     pub container: Option<String>,
+}
+
+/// Options of `exec`.
+#[derive(Clone, Debug, Args)]
+pub struct ExecArgs {
+    /// Which container.
+    #[command(flatten)]
+    pub of: ContainerArgs,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
@@ -124,17 +132,9 @@ pub struct NodeArgs {
 /// Options of `logs`.
 #[derive(Clone, Debug, Args)]
 pub struct LogsArgs {
-    /// Which lab.
+    /// Which container.
     #[command(flatten)]
-    pub lab: NameArgs,
-    /// The pod's namespace.
-    #[arg(short, long, default_value = "default")]
-    pub namespace: String,
-    /// The pod.
-    pub pod: String,
-    /// The container; the first when left out.
-    #[arg(short, long)]
-    pub container: Option<String>,
+    pub of: ContainerArgs,
     /// Go on printing what is written from now on.
     #[arg(short, long)]
     pub follow: bool,

@@ -12,18 +12,11 @@ use anyhow::Context;
 use atoll_types::Label;
 use nix::sched::{CloneFlags, setns};
 
+use crate::args::ContainerArgs;
 use crate::home::{ContainerHome, Home, PodHome, PodRecord, read_json};
 use crate::namespace;
 use crate::process::Process;
 use crate::shim::{self, Launch};
-
-/// Which container a user means.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Whom<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) pod: &'a str,
-    pub(crate) container: Option<&'a str>,
-}
 
 /// Becomes `command`, inside the network namespace kept at `path`.
 pub(crate) fn become_inside(path: &Path, command: &[String]) -> anyhow::Result<ExitCode> {
@@ -49,8 +42,8 @@ pub(crate) fn node(lab: &Label, node: &str, command: &[String]) -> anyhow::Resul
 }
 
 /// Runs `command` inside a container and ends with its exit code.
-pub(crate) fn exec(lab: &Label, whom: Whom<'_>, command: &[String]) -> anyhow::Result<ExitCode> {
-    let home = Home::of(lab);
+pub(crate) fn exec(whom: &ContainerArgs, command: &[String]) -> anyhow::Result<ExitCode> {
+    let home = Home::of(&whom.lab.name);
     if home.node_names().is_empty() {
         home.require_up()?;
     }
@@ -90,9 +83,9 @@ pub(crate) fn find_pod(
 }
 
 /// The home of the container that the user means.
-pub(crate) fn find_container(home: &Home, whom: Whom<'_>) -> anyhow::Result<ContainerHome> {
-    let (pod, record) = find_pod(home, whom.namespace, whom.pod)?;
-    let name = whom.container.unwrap_or(&record.default_container);
+pub(crate) fn find_container(home: &Home, whom: &ContainerArgs) -> anyhow::Result<ContainerHome> {
+    let (pod, record) = find_pod(home, &whom.namespace, &whom.pod)?;
+    let name = whom.container.as_ref().unwrap_or(&record.default_container);
     anyhow::ensure!(
         record.containers.iter().any(|known| known == name),
         "pod {}/{} has no container {name}: it has {}",
@@ -104,7 +97,7 @@ pub(crate) fn find_container(home: &Home, whom: Whom<'_>) -> anyhow::Result<Cont
 }
 
 /// Moves this process into the container's namespaces; the PID namespace counts for its children.
-fn running(container: &ContainerHome, whom: Whom<'_>) -> anyhow::Result<Launch> {
+fn running(container: &ContainerHome, whom: &ContainerArgs) -> anyhow::Result<Launch> {
     let not_running = || {
         format!(
             "pod {}/{} is not running now: see `kubectl -n {} describe pod {}`",

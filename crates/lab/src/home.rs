@@ -111,6 +111,10 @@ impl Home {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+    /// The directory of this lab and all others, which no pod may see.
+    pub(crate) fn all_labs(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
     pub(crate) fn supervisor_record(&self) -> PathBuf {
         self.path.join("supervisor.json")
     }

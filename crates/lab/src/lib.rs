@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use args::{ExecArgs, KubeconfigArgs};
+use args::KubeconfigArgs;
 use atoll_types::Label;
 use home::Home;
 
@@ -51,7 +51,7 @@ pub fn run(command: LabCommand, hooks: &Hooks) -> Result<ExitCode> {
         LabCommand::Up(args) => wait_for(up::run(&args, hooks)),
         LabCommand::Down(args) => down::run(&args.name),
         LabCommand::Status(args) => wait_for(report::run(&args)),
-        LabCommand::Exec(args) => exec(&args),
+        LabCommand::Exec(args) => enter::exec(&args.of, &args.command),
         LabCommand::Node(args) => enter::node(&args.lab.name, &args.node, &args.command),
         LabCommand::Logs(args) => logs::run(&args),
         LabCommand::Kubeconfig(args) => kubeconfig(&args),
@@ -76,15 +76,6 @@ fn wait_for(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result
-}
-
-fn exec(args: &ExecArgs) -> Result<ExitCode> {
-    let whom = enter::Whom {
-        namespace: &args.namespace,
-        pod: &args.pod,
-        container: args.container.as_deref(),
-    };
-    enter::exec(&args.lab.name, whom, &args.command)
 }
 
 fn kubeconfig(args: &KubeconfigArgs) -> Result<ExitCode> {

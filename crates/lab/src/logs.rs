@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::args::LogsArgs;
-use crate::enter::{Whom, find_container};
+use crate::enter::find_container;
 use crate::home::{ContainerHome, Home};
 
 /// How often a followed log is looked at.
@@ -18,11 +18,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Prints the log.
 pub(crate) fn run(args: &LogsArgs) -> anyhow::Result<ExitCode> {
-    let home = Home::of(&args.lab.name);
-    let whom =
-        Whom { namespace: &args.namespace, pod: &args.pod, container: args.container.as_deref() };
-    let container = find_container(&home, whom)?;
-    let nothing = || format!("pod {}/{} has not written anything yet", args.namespace, args.pod);
+    let container = find_container(&Home::of(&args.of.lab.name), &args.of)?;
+    let nothing =
+        || format!("pod {}/{} has not written anything yet", args.of.namespace, args.of.pod);
     let (newest, attempt) = container.newest_log().with_context(nothing)?;
     match (args.previous, args.follow) {
         (true, _) => print(&before(&container, attempt)?, 0).map(drop)?,

@@ -5,6 +5,9 @@ use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
+/// What is said of a supervisor that ended without a last word.
+pub(crate) const SILENCE: &str = "the supervisor ended without saying why";
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,7 +38,7 @@ pub(crate) fn follow(lines: impl BufRead, mut show: impl FnMut(&str)) -> Result<
             Err(_) => {}
         }
     }
-    Err("the supervisor ended without saying why".to_owned())
+    Err(SILENCE.to_owned())
 }
 
 #[cfg(test)]
@@ -59,6 +62,6 @@ mod tests {
     fn a_failure_is_passed_on_and_silence_is_one_too() {
         assert_eq!(followed(&[Progress::Failed("no".into())]).1, Err("no".to_owned()));
         let silent = followed(&[Progress::Step("fabric".into())]).1;
-        assert_eq!(silent, Err("the supervisor ended without saying why".to_owned()));
+        assert_eq!(silent, Err(SILENCE.to_owned()));
     }
 }

@@ -34,8 +34,8 @@ const FIELD_MANAGER: &str = "atoll-lab";
 
 /// Runs a lab until it is told to end.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
-    nix::unistd::setsid().context("cannot leave the session of the shell")?;
     log_to_standard_error();
+    nix::unistd::setsid().context("cannot leave the session of the shell")?;
     let home = Home::of(&args.lab.name);
     let runtime = tokio::runtime::Runtime::new()?;
     let result = runtime.block_on(supervise(&home, args));

@@ -3,19 +3,19 @@
 
 use std::fs::File;
 use std::io::{BufReader, IsTerminal};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Hooks;
 use crate::args::UpArgs;
 use crate::down;
 use crate::home::{Home, Presence};
 use crate::process::Process;
-use crate::progress;
+use crate::progress::{self, SILENCE};
 
 /// Lines of the supervisor's log that are shown when it ended without a word.
 const LAST_LINES: usize = 10;
@@ -24,14 +24,17 @@ const LAST_LINES: usize = 10;
 pub(crate) async fn run(args: &UpArgs, hooks: &Hooks) -> anyhow::Result<ExitCode> {
     let home = Home::of(&args.lab.name);
     refuse_what_cannot_work(&home, hooks)?;
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut requests_to_end = signal(SignalKind::terminate())?;
     home.create()?;
     let begun = Instant::now();
     let started = tokio::select! {
         started = start(&home, args) => started,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".to_owned()),
+        _ = interrupts.recv() => Err("interrupted".to_owned()),
+        _ = requests_to_end.recv() => Err("told to end".to_owned()),
     };
     if let Err(why) = started {
-        let log = last_lines(&home.log("supervisor"));
+        let log = if why == SILENCE { last_lines(&home.log("supervisor")) } else { String::new() };
         let left = down::take_down(&home);
         let left: String = left.iter().map(|problem| format!("; {problem}")).collect();
         anyhow::bail!("lab {} did not come up: {why}{log}{left}", home.name());
@@ -73,7 +76,6 @@ fn spawn_supervisor(home: &Home, args: &UpArgs) -> anyhow::Result<Child> {
         .args(["lab", "supervise", "--name", home.name().as_str()])
         .args(["--nodes", &args.nodes.to_string(), "--port", &args.port.to_string()])
         .current_dir("/")
-        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log)
@@ -102,7 +104,7 @@ fn farewell(home: &Home, seconds: f32) -> String {
 
 fn last_lines(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<_> = text.lines().filter(|line| line.contains("panicked")).collect();
+    let lines: Vec<_> = text.lines().collect();
     let shown = &lines[lines.len().saturating_sub(LAST_LINES)..];
     shown.iter().map(|line| format!("\n  {line}")).collect()
 }

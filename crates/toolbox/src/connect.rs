@@ -16,6 +16,8 @@ use crate::{ConnectArgs, Output, ProbeArgs, icmp};
 
 /// How many targets `probe` tries at the same time.
 const AT_ONCE: usize = 32;
+/// An empty line: who are you?
+const QUESTION: &[u8] = b"\n";
 
 /// `connect`: exit 0 with the server's answer, 1 with the reason.
 pub(crate) async fn run_one(args: &ConnectArgs) -> anyhow::Result<ExitCode> {
@@ -89,7 +91,7 @@ async fn ask_tcp(server: SocketAddr, source_port: Option<u16>) -> io::Result<Out
     let socket = bound_socket(server, Type::STREAM, source_port)?;
     let stream = TcpSocket::from_std_stream(socket.into()).connect(server).await?;
     let (reader, mut writer) = stream.into_split();
-    writer.write_all(b"who\n").await?;
+    writer.write_all(QUESTION).await?;
     let mut line = String::new();
     BufReader::new(reader).read_line(&mut line).await?;
     Ok(understand(&line))
@@ -98,7 +100,7 @@ async fn ask_tcp(server: SocketAddr, source_port: Option<u16>) -> io::Result<Out
 async fn ask_udp(server: SocketAddr, source_port: Option<u16>) -> io::Result<Outcome> {
     let socket = UdpSocket::from_std(bound_socket(server, Type::DGRAM, source_port)?.into())?;
     socket.connect(server).await?;
-    socket.send(b"who\n").await?;
+    socket.send(QUESTION).await?;
     let mut packet = [0; 4096];
     let length = socket.recv(&mut packet).await?;
     Ok(understand(&String::from_utf8_lossy(&packet[..length])))

@@ -156,7 +156,7 @@ impl Worker {
             ips: &self.life.ips,
             namespace: &namespace,
             program_directory: self.context.program_directory(),
-            hidden: self.context.home.path(),
+            hidden: self.context.home.all_labs(),
         };
         let Some((container, _)) = containers(&self.pod).find(|(one, _)| one.name == name) else {
             return;

@@ -6,9 +6,12 @@ use super::Try;
 use super::judge::{Member, Verdict, violation};
 
 /// What each sign means, for below the table.
-pub(crate) const LEGEND: &str = "Each cell: TCP UDP ICMP.  ✓ reached, and the server saw the client's own address  \
-     = its own network's pod of the same address answered instead  · nothing passed  \
-     ✗ broken";
+pub(crate) const LEGEND: &str = "\
+Each cell shows TCP, UDP and ICMP:
+  ✓  reached, and the server saw the client's own address
+  =  that address is also in the client's own network, and the pod there answered
+  ·  nothing passed
+  ✗  not as isolation promises";
 
 /// The table. `colour` only where it is seen by a person.
 pub(crate) fn render(members: &[Member], tries: &[Try], colour: bool) -> String {
@@ -19,24 +22,21 @@ pub(crate) fn render(members: &[Member], tries: &[Try], colour: bool) -> String 
     table.set_header([Cell::new("from \\ to")].into_iter().chain(heads));
     for client in members {
         let cells = members.iter().map(|server| cell(client, server, tries, colour));
-        table.add_row([Cell::new(row_head(client))].into_iter().chain(cells));
+        table.add_row([Cell::new(&client.pod)].into_iter().chain(cells));
     }
     table.trim_fmt()
 }
 
 fn head(server: &Member) -> String {
-    format!("{}\n{}\n{}", server.pod, server.ip, server.node)
-}
-
-fn row_head(client: &Member) -> String {
-    format!("{}  {}  {}", client.pod, client.ip, client.node)
+    let (namespace, name) = server.pod.split_once('/').unwrap_or(("", &server.pod));
+    format!("{namespace}\n{name}\n{}\n{}", server.ip, server.node)
 }
 
 fn cell(client: &Member, server: &Member, tries: &[Try], colour: bool) -> Cell {
     let here: Vec<_> =
         tries.iter().filter(|one| one.client == client.pod && one.server == server.pod).collect();
     let signs: Vec<_> = here.iter().map(|one| sign(client, server, &one.verdict)).collect();
-    let cell = Cell::new(signs.join(" ")).set_alignment(CellAlignment::Center);
+    let cell = Cell::new(signs.concat()).set_alignment(CellAlignment::Center);
     match (colour, signs.contains(&"✗"), signs.contains(&"✓")) {
         (false, _, _) => cell,
         (true, true, _) => cell.fg(Color::Red),
@@ -98,7 +98,7 @@ mod tests {
         let row = |pod: &str| {
             text.lines().find(|line| line.contains(&format!("│ {pod}"))).unwrap().to_owned()
         };
-        assert!(row("acme/web").contains("✓ ✓ ✓") && row("acme/web").contains("· · ·"), "{text}");
+        assert!(row("acme/web").contains("✓✓✓") && row("acme/web").contains("···"), "{text}");
         assert_eq!(row("acme/db").matches('✗').count(), 6, "silence inside and a leak: {text}");
     }
 }

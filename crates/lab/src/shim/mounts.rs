@@ -40,25 +40,37 @@ fn overlay(file: &Overlay) -> anyhow::Result<()> {
         .with_context(|| format!("cannot put the pod's file over {}", file.target.display()))
 }
 
-/// Lets go of everything mounted below `directory`, so that the container keeps no namespace or
-/// BPF map of the lab alive, and puts an empty directory over it.
+/// Puts an empty directory over `directory`, after letting go of everything mounted below it and of
+/// every namespace and BPF file system there is: the container must keep none of them alive.
 fn hide(directory: &Path) -> anyhow::Result<()> {
     let table = fs::read_to_string("/proc/self/mountinfo").context("cannot list the mounts")?;
-    for point in mounted_below(&table, directory) {
-        umount2(&point, MntFlags::MNT_DETACH)
+    let below = mounted_below(&table, directory);
+    let kept = mounted_kinds(&table, &["nsfs", "bpf"]);
+    for point in below.iter().chain(kept.iter().filter(|point| !below.contains(point))) {
+        umount2(point, MntFlags::MNT_DETACH)
             .with_context(|| format!("cannot let go of {}", point.display()))?;
     }
     mount(Some("tmpfs"), directory, Some("tmpfs"), MsFlags::MS_RDONLY, NOTHING)
         .with_context(|| format!("cannot hide {}", directory.display()))
 }
 
-/// The mount points below `directory`, innermost first. Newest mounts are last in the table.
+/// The mount points below `directory`, innermost first.
 pub(crate) fn mounted_below(table: &str, directory: &Path) -> Vec<PathBuf> {
-    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
-    let mut below: Vec<_> =
-        points.map(unescape).filter(|point| point.starts_with(directory)).collect();
-    below.reverse();
-    below
+    let all = entries(table);
+    all.filter(|(point, _)| point.starts_with(directory)).map(|(point, _)| point).collect()
+}
+
+/// The mount points of file systems of these kinds, innermost first.
+fn mounted_kinds(table: &str, kinds: &[&str]) -> Vec<PathBuf> {
+    entries(table).filter(|(_, kind)| kinds.contains(kind)).map(|(point, _)| point).collect()
+}
+
+/// Mount points with the kind of what is mounted. The table has the newest last.
+fn entries(table: &str) -> impl Iterator<Item = (PathBuf, &str)> {
+    table.lines().rev().filter_map(|line| {
+        let (place, what) = line.split_once(" - ")?;
+        Some((unescape(place.split(' ').nth(4)?), what.split(' ').next()?))
+    })
 }
 
 /// The kernel writes blanks and backslashes of a path as octal numbers.
@@ -84,8 +96,17 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_and_bpf_file_systems_are_found_wherever_they_are() {
+        let table = "30 22 0:4 net:[1] /run/netns/x rw shared:3 - nsfs nsfs rw\n\
+                     31 22 0:5 / /data rw - ext4 /dev/sdb rw\n\
+                     32 22 0:9 / /sys/fs/bpf rw - bpf bpf rw\n";
+        let found = mounted_kinds(table, &["nsfs", "bpf"]);
+        assert_eq!(found, ["/sys/fs/bpf", "/run/netns/x"].map(PathBuf::from));
+    }
+
+    #[test]
     fn a_blank_in_a_mount_point_is_read_back() {
-        let found = mounted_below("1 1 0:1 / /a\\040b/c rw", Path::new("/a b"));
+        let found = mounted_below("1 1 0:1 / /a\\040b/c rw - tmpfs x rw", Path::new("/a b"));
         assert_eq!(found, [PathBuf::from("/a b/c")]);
     }
 }
