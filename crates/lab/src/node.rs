@@ -1,7 +1,7 @@
 //! A node's Node object: made once, and its readiness kept true to what its agent says.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_cni::wire::{AgentReply, AgentRequest, ask};
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo};
@@ -56,34 +56,42 @@ impl Readiness {
 }
 
 /// Keeps the object's condition, and `readiness`, true until the future is dropped.
-pub(crate) async fn keep_true(
-    client: Client,
-    node: NodeHome,
-    address: Ipv4Addr,
-    readiness: watch::Sender<Readiness>,
-) {
+pub(crate) async fn keep_true(client: Client, node: NodeHome, readiness: watch::Sender<Readiness>) {
     let nodes = Api::<Node>::all(client);
-    let mut told: Option<(Readiness, tokio::time::Instant)> = None;
+    let mut told = Told { readiness: None, since: Timestamp::now(), at: Instant::now() };
     loop {
         let now = look(&node).await;
-        readiness.send_if_modified(|before| {
-            *before != now && {
-                *before = now.clone();
-                true
-            }
-        });
-        let fresh =
-            told.as_ref().is_some_and(|(last, at)| *last == now && at.elapsed() < HEARTBEAT);
-        if !fresh {
-            let conditions = json!({"conditions": status(&node.name, address, &now).conditions});
+        readiness.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+        if told.needs_telling(&now) {
+            let since = told.since_when(&now);
+            let conditions = json!({"conditions": [condition(&now, since)]});
             match patch_status(&nodes, &node.name, &conditions).await {
-                Ok(()) => told = Some((now, tokio::time::Instant::now())),
+                Ok(()) => told = Told { readiness: Some(now), since, at: Instant::now() },
                 Err(error) => {
                     tracing::warn!(node = node.name, %error, "cannot tell the node's state");
                 }
             }
         }
         tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// What the API was told last.
+struct Told {
+    readiness: Option<Readiness>,
+    /// When the node turned ready or not ready.
+    since: Timestamp,
+    at: Instant,
+}
+
+impl Told {
+    fn needs_telling(&self, now: &Readiness) -> bool {
+        self.readiness.as_ref() != Some(now) || self.at.elapsed() >= HEARTBEAT
+    }
+
+    fn since_when(&self, now: &Readiness) -> Timestamp {
+        let same = self.readiness.as_ref().is_some_and(|before| before.ready == now.ready);
+        if same { self.since } else { Timestamp::now() }
     }
 }
 
@@ -128,23 +136,27 @@ fn kubernetes_arch() -> &'static str {
     }
 }
 
-fn status(name: &str, address: Ipv4Addr, readiness: &Readiness) -> NodeStatus {
-    let addresses = [("InternalIP", address.to_string()), ("Hostname", name.to_owned())];
-    let addresses = addresses.map(|(kind, address)| NodeAddress { type_: kind.into(), address });
+fn condition(readiness: &Readiness, since: Timestamp) -> NodeCondition {
     let (state, reason) = match readiness.ready {
         true => ("True", "KubeletReady"),
         false => ("False", "AgentNotReady"),
     };
+    NodeCondition {
+        type_: "Ready".into(),
+        status: state.into(),
+        reason: Some(reason.into()),
+        message: Some(readiness.message.clone()),
+        last_heartbeat_time: Some(Time(Timestamp::now())),
+        last_transition_time: Some(Time(since)),
+    }
+}
+
+fn status(name: &str, address: Ipv4Addr, readiness: &Readiness) -> NodeStatus {
+    let addresses = [("InternalIP", address.to_string()), ("Hostname", name.to_owned())];
+    let addresses = addresses.map(|(kind, address)| NodeAddress { type_: kind.into(), address });
     NodeStatus {
         addresses: Some(addresses.into()),
-        conditions: Some(vec![NodeCondition {
-            type_: "Ready".into(),
-            status: state.into(),
-            reason: Some(reason.into()),
-            message: Some(readiness.message.clone()),
-            last_heartbeat_time: Some(Time(Timestamp::now())),
-            last_transition_time: None,
-        }]),
+        conditions: Some(vec![condition(readiness, Timestamp::now())]),
         node_info: Some(NodeSystemInfo {
             architecture: kubernetes_arch().into(),
             operating_system: "linux".into(),
@@ -172,6 +184,18 @@ mod tests {
         let addresses = status.addresses.unwrap();
         let internal = addresses.iter().find(|address| address.type_ == "InternalIP").unwrap();
         assert_eq!(internal.address, "172.30.0.11");
+    }
+
+    #[test]
+    fn a_change_is_told_at_once_and_dated_only_when_the_node_turns() {
+        let ready = Readiness { ready: true, message: "ready".into() };
+        let long_ago = Timestamp::UNIX_EPOCH;
+        let told = Told { readiness: Some(ready.clone()), since: long_ago, at: Instant::now() };
+        assert!(!told.needs_telling(&ready));
+        let reworded = Readiness { message: "still ready".into(), ..ready };
+        assert!(told.needs_telling(&reworded));
+        assert_eq!(told.since_when(&reworded), long_ago);
+        assert!(told.since_when(&Readiness::unknown()) > long_ago);
     }
 
     #[test]

@@ -192,7 +192,7 @@ async fn start_node(
     let (sender, readiness) = watch::channel(Readiness::unknown());
     let context = NodeContext::new(home, &node, address.into(), program, client);
     tokio::spawn(agent_keeper::run(home.clone(), node.clone(), program.to_owned()));
-    tokio::spawn(node::keep_true(client.clone(), node, address, sender));
+    tokio::spawn(node::keep_true(client.clone(), node, sender));
     tokio::spawn(kubelet::run(Arc::new(context)));
     Ok(readiness)
 }

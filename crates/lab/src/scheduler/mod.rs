@@ -37,8 +37,14 @@ pub(crate) async fn run(client: Client) {
     let (mut pod_roll, mut node_roll) = (Roll::default(), Roll::default());
     loop {
         tokio::select! {
-            Some(Ok(event)) = pods.next() => scheduler.pods(pod_roll.take_in(event)),
-            Some(Ok(event)) = nodes.next() => scheduler.nodes(node_roll.take_in(event)),
+            Some(event) = pods.next() => match event {
+                Ok(event) => scheduler.pods(pod_roll.take_in(event)),
+                Err(error) => tracing::warn!(%error, "the watch of pods broke and starts again"),
+            },
+            Some(event) = nodes.next() => match event {
+                Ok(event) => scheduler.nodes(node_roll.take_in(event)),
+                Err(error) => tracing::warn!(%error, "the watch of nodes broke and starts again"),
+            },
             () = tokio::time::sleep(RETRY) => {}
         }
         scheduler.settle().await;
