@@ -1,0 +1,500 @@
+//! The life of one pod on its node, as a machine without a clock or hands: facts go in, actions
+//! come out.
+//!
+//! The rule: [`Lifecycle::step`] first takes a fact in, then compares what is with what should be.
+//! An action that was asked for is remembered as under way, so it is never asked for twice.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// The wait before the second try at a pod's network, doubled with each failure.
+const FIRST_SANDBOX_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_SANDBOX_RETRY: Duration = Duration::from_secs(5);
+/// The wait before a container that ended is started again, doubled with each end.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+const LONGEST_RESTART: Duration = Duration::from_secs(30);
+/// A run of this length is a good one: the next restart waits as short as the first.
+const GOOD_RUN: Duration = Duration::from_secs(60);
+/// What containers get to end in when the pod's object is gone already.
+const GRACE_OF_THE_VANISHED: Duration = Duration::from_secs(2);
+
+/// When a container that ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestartPolicy {
+    Always,
+    OnFailure,
+    Never,
+}
+
+/// What a container is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs to its end before the others start.
+    Init,
+    /// The pod's work.
+    Main,
+}
+
+/// How one run of a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) started: Timestamp,
+    pub(crate) finished: Timestamp,
+    /// Why the command could not even start.
+    pub(crate) start_error: Option<String>,
+}
+
+/// Where a container stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Not started yet.
+    Waiting,
+    /// Asked to start.
+    Starting,
+    Running {
+        since: Timestamp,
+    },
+    /// Ended; will be started again then.
+    BackingOff {
+        until: Timestamp,
+    },
+    /// Ended for good.
+    Done,
+    /// Cannot be started as it is written.
+    Refused(String),
+}
+
+/// One container of the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) run: Run,
+    pub(crate) restarts: u32,
+    /// How the last run ended.
+    pub(crate) last: Option<Ended>,
+    /// The wait before the next restart.
+    patience: Duration,
+    told_to_stop: bool,
+    killed: bool,
+}
+
+/// Where the pod's network namespace stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sandbox {
+    /// Not there; may be tried from then on.
+    Wanted {
+        from: Timestamp,
+    },
+    Making,
+    Ready,
+    Removing,
+    /// Could not be removed; tried again then.
+    Stuck {
+        until: Timestamp,
+    },
+    Removed,
+}
+
+/// The end of the pod, once it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ending {
+    kill_at: Timestamp,
+    object_gone: bool,
+}
+
+/// What the API says about the pod that can change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// Changes when labels, annotations or spec do.
+    pub(crate) fingerprint: u64,
+    /// The time to end in, once the pod is deleted.
+    pub(crate) deleted_with_grace: Option<Duration>,
+}
+
+/// A fact for the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// The API object looks like this now.
+    Changed(Wish),
+    /// The API object is gone.
+    Vanished,
+    SandboxMade(Vec<IpAddr>),
+    SandboxFailed(String),
+    SandboxRemoved,
+    SandboxStuck(String),
+    Started(String),
+    Refused(String, String),
+    /// A container ended with this code, or could not even start.
+    Exited {
+        name: String,
+        code: i32,
+        start_error: Option<String>,
+    },
+    /// Time has passed.
+    Clock,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    MakeSandbox,
+    RemoveSandbox,
+    Start {
+        name: String,
+        attempt: u32,
+    },
+    /// Ask the container to end.
+    Stop(String),
+    Kill(String),
+    Tell(Notice),
+    /// Delete the API object for good.
+    DeleteObject,
+    /// Nothing is left to do, ever.
+    Finish,
+}
+
+/// Something that users of `kubectl describe` should read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    SandboxFailed(String),
+    SandboxStuck(String),
+    Started(String),
+    Stopping(String),
+    BackingOff(String),
+    CannotStart(String, String),
+}
+
+/// The pod's phase in Kubernetes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// One pod's life.
+#[derive(Clone, Debug)]
+pub(crate) struct Lifecycle {
+    policy: RestartPolicy,
+    fingerprint: u64,
+    pub(crate) began: Timestamp,
+    pub(crate) sandbox: Sandbox,
+    /// The wait after the next failure of the sandbox.
+    sandbox_patience: Duration,
+    pub(crate) ips: Vec<IpAddr>,
+    pub(crate) slots: Vec<Slot>,
+    ending: Option<Ending>,
+    object_deleted: bool,
+}
+
+impl Slot {
+    fn new(name: &str, role: Role) -> Self {
+        Slot {
+            name: name.to_owned(),
+            role,
+            run: Run::Waiting,
+            restarts: 0,
+            last: None,
+            patience: FIRST_RESTART,
+            told_to_stop: false,
+            killed: false,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.run, Run::Starting | Run::Running { .. })
+    }
+
+    /// Ended well and for good.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.run == Run::Done && self.last.as_ref().is_some_and(|last| last.code == 0)
+    }
+
+    fn may_start(&self, now: Timestamp) -> bool {
+        match self.run {
+            Run::Waiting => true,
+            Run::BackingOff { until } => until <= now,
+            _ => false,
+        }
+    }
+
+    fn start(&mut self) -> Action {
+        self.restarts += u32::from(self.last.is_some());
+        self.run = Run::Starting;
+        Action::Start { name: self.name.clone(), attempt: self.restarts }
+    }
+
+    /// Asks to end once, and kills once when time is up.
+    fn stop(&mut self, time_is_up: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if matches!(self.run, Run::Running { .. }) && !self.told_to_stop {
+            self.told_to_stop = true;
+            actions.push(Action::Tell(Notice::Stopping(self.name.clone())));
+            actions.push(Action::Stop(self.name.clone()));
+        }
+        if self.is_active() && time_is_up && !self.killed {
+            self.killed = true;
+            actions.push(Action::Kill(self.name.clone()));
+        }
+        actions
+    }
+
+    /// Takes in that the run ended, and whether it is to be started again.
+    fn ended(&mut self, ended: Ended, again: bool, now: Timestamp) {
+        let good = now.duration_since(ended.started).unsigned_abs() >= GOOD_RUN;
+        let patience = if good { FIRST_RESTART } else { self.patience };
+        self.last = Some(ended);
+        self.run = if again { Run::BackingOff { until: now + patience } } else { Run::Done };
+        self.patience = (patience * 2).min(LONGEST_RESTART);
+    }
+}
+
+impl Lifecycle {
+    /// A pod that has just been bound to this node.
+    pub(crate) fn new(
+        policy: RestartPolicy,
+        containers: &[(&str, Role)],
+        wish: &Wish,
+        now: Timestamp,
+    ) -> Self {
+        Lifecycle {
+            policy,
+            fingerprint: wish.fingerprint,
+            began: now,
+            sandbox: Sandbox::Wanted { from: now },
+            sandbox_patience: FIRST_SANDBOX_RETRY,
+            ips: Vec::new(),
+            slots: containers.iter().map(|(name, role)| Slot::new(name, *role)).collect(),
+            ending: None,
+            object_deleted: false,
+        }
+    }
+
+    /// Takes a fact in and says what to do next.
+    pub(crate) fn step(&mut self, fact: Fact, now: Timestamp) -> Vec<Action> {
+        let mut actions = self.take_in(fact, now);
+        actions.extend(self.advance(now));
+        actions
+    }
+
+    /// When the machine wants to be asked again even if nothing happens.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        let of_sandbox = match self.sandbox {
+            Sandbox::Wanted { from } => Some(from),
+            Sandbox::Stuck { until } => Some(until),
+            _ => None,
+        };
+        let of_slots = self.slots.iter().filter_map(|slot| match slot.run {
+            Run::BackingOff { until } if self.ending.is_none() => Some(until),
+            _ => None,
+        });
+        let waits_to_kill = self.slots.iter().any(|slot| slot.is_active() && !slot.killed);
+        let of_ending = self.ending.filter(|_| waits_to_kill).map(|ending| ending.kill_at);
+        of_sandbox.into_iter().chain(of_slots).chain(of_ending).min()
+    }
+
+    /// The phase that users see.
+    pub(crate) fn phase(&self) -> Phase {
+        if self.is_finished() {
+            let well = self.slots.iter().all(Slot::is_complete);
+            return if well { Phase::Succeeded } else { Phase::Failed };
+        }
+        let began = |slot: &Slot| slot.last.is_some() || matches!(slot.run, Run::Running { .. });
+        let at_work = self.is_initialized() && self.mains().any(began);
+        if at_work { Phase::Running } else { Phase::Pending }
+    }
+
+    /// Whether every init container has done its work.
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.slots.iter().filter(|slot| slot.role == Role::Init).all(Slot::is_complete)
+    }
+
+    fn mains(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.role == Role::Main)
+    }
+
+    /// Whether no container will ever run again although the pod was not told to end.
+    fn is_finished(&self) -> bool {
+        let failed_init = self
+            .slots
+            .iter()
+            .any(|slot| slot.role == Role::Init && slot.run == Run::Done && !slot.is_complete());
+        failed_init || self.mains().all(|slot| slot.run == Run::Done)
+    }
+
+    fn take_in(&mut self, fact: Fact, now: Timestamp) -> Vec<Action> {
+        match fact {
+            Fact::Changed(wish) => self.changed(&wish, now),
+            Fact::Vanished => self.end_by(now + GRACE_OF_THE_VANISHED, true),
+            Fact::SandboxMade(ips) => {
+                self.ips = ips;
+                self.sandbox = Sandbox::Ready;
+                self.sandbox_patience = FIRST_SANDBOX_RETRY;
+            }
+            Fact::SandboxFailed(message) => return self.sandbox_failed(message, now),
+            Fact::SandboxRemoved => self.sandbox = Sandbox::Removed,
+            Fact::SandboxStuck(message) => return self.sandbox_stuck(message, now),
+            Fact::Started(name) => return self.started(&name, now),
+            Fact::Refused(name, message) => return self.refused(&name, message),
+            Fact::Exited { name, code, start_error } => {
+                return self.exited(&name, code, start_error, now);
+            }
+            Fact::Clock => {}
+        }
+        Vec::new()
+    }
+
+    fn changed(&mut self, wish: &Wish, now: Timestamp) {
+        if self.fingerprint != wish.fingerprint {
+            self.fingerprint = wish.fingerprint;
+            if let Sandbox::Wanted { from } = &mut self.sandbox {
+                *from = now;
+            }
+        }
+        if let Some(grace) = wish.deleted_with_grace {
+            self.end_by(now + grace, false);
+        }
+    }
+
+    /// The end may be brought forward, never put off.
+    fn end_by(&mut self, kill_at: Timestamp, object_gone: bool) {
+        let before = self.ending.unwrap_or(Ending { kill_at, object_gone });
+        self.ending = Some(Ending {
+            kill_at: before.kill_at.min(kill_at),
+            object_gone: before.object_gone || object_gone,
+        });
+    }
+
+    fn sandbox_failed(&mut self, message: String, now: Timestamp) -> Vec<Action> {
+        self.sandbox = Sandbox::Wanted { from: now + self.next_sandbox_patience() };
+        vec![Action::Tell(Notice::SandboxFailed(message))]
+    }
+
+    fn sandbox_stuck(&mut self, message: String, now: Timestamp) -> Vec<Action> {
+        self.sandbox = Sandbox::Stuck { until: now + self.next_sandbox_patience() };
+        vec![Action::Tell(Notice::SandboxStuck(message))]
+    }
+
+    fn slot(&mut self, name: &str) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.name == name)
+    }
+
+    fn started(&mut self, name: &str, now: Timestamp) -> Vec<Action> {
+        let Some(slot) = self.slot(name) else { return Vec::new() };
+        slot.run = Run::Running { since: now };
+        vec![Action::Tell(Notice::Started(name.to_owned()))]
+    }
+
+    fn refused(&mut self, name: &str, message: String) -> Vec<Action> {
+        let Some(slot) = self.slot(name) else { return Vec::new() };
+        slot.run = Run::Refused(message.clone());
+        vec![Action::Tell(Notice::CannotStart(name.to_owned(), message))]
+    }
+
+    fn exited(
+        &mut self,
+        name: &str,
+        code: i32,
+        start_error: Option<String>,
+        now: Timestamp,
+    ) -> Vec<Action> {
+        let policy = self.policy;
+        let ending = self.ending.is_some();
+        let Some(slot) = self.slot(name) else { return Vec::new() };
+        let started = match slot.run {
+            Run::Running { since } => since,
+            _ => now,
+        };
+        let mut actions = Vec::new();
+        if let Some(why) = &start_error {
+            actions.push(Action::Tell(Notice::CannotStart(name.to_owned(), why.clone())));
+        }
+        let again = !ending && starts_again(policy, slot.role, code);
+        slot.ended(Ended { code, started, finished: now, start_error }, again, now);
+        if again {
+            actions.push(Action::Tell(Notice::BackingOff(name.to_owned())));
+        }
+        actions
+    }
+
+    /// How long to wait now; each failure doubles it for the next.
+    fn next_sandbox_patience(&mut self) -> Duration {
+        let patience = self.sandbox_patience;
+        self.sandbox_patience = (patience * 2).min(LONGEST_SANDBOX_RETRY);
+        patience
+    }
+
+    fn advance(&mut self, now: Timestamp) -> Vec<Action> {
+        if let Some(ending) = self.ending {
+            return self.advance_ending(ending, now);
+        }
+        if self.is_finished() {
+            return self.remove_sandbox(now);
+        }
+        match self.sandbox {
+            Sandbox::Wanted { from } if from <= now => {
+                self.sandbox = Sandbox::Making;
+                vec![Action::MakeSandbox]
+            }
+            Sandbox::Ready => self.start_containers(now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Init containers one after the other, then all others together.
+    fn start_containers(&mut self, now: Timestamp) -> Vec<Action> {
+        let initialized = self.is_initialized();
+        let next_init = self.slots.iter().position(|slot| !slot.is_complete());
+        let due = |(index, slot): &(usize, &mut Slot)| {
+            let turn =
+                if initialized { slot.role == Role::Main } else { Some(*index) == next_init };
+            turn && slot.may_start(now)
+        };
+        let ready = self.slots.iter_mut().enumerate().filter(due);
+        ready.map(|(_, slot)| slot.start()).collect()
+    }
+
+    fn advance_ending(&mut self, ending: Ending, now: Timestamp) -> Vec<Action> {
+        let stops = self.slots.iter_mut().flat_map(|slot| slot.stop(ending.kill_at <= now));
+        let mut actions: Vec<_> = stops.collect();
+        if self.slots.iter().any(Slot::is_active) {
+            return actions;
+        }
+        actions.extend(self.remove_sandbox(now));
+        if self.sandbox == Sandbox::Removed && !self.object_deleted {
+            self.object_deleted = true;
+            let delete = (!ending.object_gone).then_some(Action::DeleteObject);
+            actions.extend(delete.into_iter().chain([Action::Finish]));
+        }
+        actions
+    }
+
+    fn remove_sandbox(&mut self, now: Timestamp) -> Vec<Action> {
+        let due = match self.sandbox {
+            Sandbox::Ready | Sandbox::Wanted { .. } => true,
+            Sandbox::Stuck { until } => until <= now,
+            Sandbox::Making | Sandbox::Removing | Sandbox::Removed => false,
+        };
+        if !due {
+            return Vec::new();
+        }
+        self.sandbox = Sandbox::Removing;
+        vec![Action::RemoveSandbox]
+    }
+}
+
+fn starts_again(policy: RestartPolicy, role: Role, code: i32) -> bool {
+    match (policy, role) {
+        (RestartPolicy::Never, _) => false,
+        (RestartPolicy::Always, Role::Main) => true,
+        (RestartPolicy::OnFailure, _) | (RestartPolicy::Always, Role::Init) => code != 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

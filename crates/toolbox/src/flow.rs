@@ -1,0 +1,204 @@
+//! A steady flow of numbered packets to an echo server: proof that nothing is lost, or of how much.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::MissedTickBehavior;
+
+use crate::FlowArgs;
+use crate::answer::Answer;
+use crate::connect::unspecified;
+use crate::target::{Protocol, Target};
+
+/// What came back of the numbers that were sent.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct Tally {
+    sent: u64,
+    received: u64,
+    lost: u64,
+    duplicated: u64,
+    reordered: u64,
+    longest_gap_ms: u128,
+    #[serde(skip)]
+    seen: Vec<bool>,
+    #[serde(skip)]
+    highest: Option<u64>,
+    #[serde(skip)]
+    last_arrival: Option<Instant>,
+}
+
+impl Tally {
+    fn arrived(&mut self, number: u64, now: Instant) {
+        let slot = number as usize;
+        if self.seen.len() <= slot {
+            self.seen.resize(slot + 1, false);
+        }
+        if std::mem::replace(&mut self.seen[slot], true) {
+            self.duplicated += 1;
+            return;
+        }
+        self.received += 1;
+        self.reordered += u64::from(self.highest.is_some_and(|highest| number < highest));
+        self.highest = self.highest.max(Some(number));
+        let gap = self.last_arrival.map_or(Duration::ZERO, |last| now - last);
+        self.longest_gap_ms = self.longest_gap_ms.max(gap.as_millis());
+        self.last_arrival = Some(now);
+    }
+
+    fn finished(mut self, sent: u64) -> Self {
+        self.sent = sent;
+        self.lost = sent.saturating_sub(self.received);
+        self
+    }
+}
+
+/// `flow`: exit 0 when every packet came back once, 1 when not; the numbers as JSON either way.
+pub(crate) async fn run(args: &FlowArgs) -> anyhow::Result<ExitCode> {
+    let tally = match (&args.udp, &args.tcp) {
+        (Some(server), _) => udp(Target::new(Protocol::Udp, server)?, args).await?,
+        (None, Some(server)) => tcp(Target::new(Protocol::Tcp, server)?, args).await?,
+        (None, None) => anyhow::bail!("say where to: --udp ADDR or --tcp ADDR"),
+    };
+    println!("{}", serde_json::to_string(&tally)?);
+    let whole = tally.lost == 0 && tally.duplicated == 0;
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn udp(server: Target, args: &FlowArgs) -> anyhow::Result<Tally> {
+    let socket = UdpSocket::bind((unspecified(server.address.ip()), 0)).await?;
+    socket.connect(server.address).await.with_context(|| format!("cannot reach {server}"))?;
+    let mut tally = Tally::default();
+    let mut packet = [0; 4096];
+    // An ICMP error (no server yet, no route yet) is a lost packet, not the end of the flow.
+    let send = async |number: u64| drop(socket.send(number.to_string().as_bytes()).await);
+    let receive = async || match socket.recv(&mut packet).await {
+        Ok(length) => Some(echoed(&packet[..length])),
+        Err(_) => Some(None),
+    };
+    let sent = pump(args, send, receive, &mut tally).await;
+    Ok(tally.finished(sent))
+}
+
+async fn tcp(server: Target, args: &FlowArgs) -> anyhow::Result<Tally> {
+    let connected = TcpStream::connect(server.address).await;
+    let stream = connected.with_context(|| format!("cannot reach {server}"))?;
+    stream.set_nodelay(true)?;
+    let (reader, mut writer): (OwnedReadHalf, OwnedWriteHalf) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let mut tally = Tally::default();
+    // A broken connection shows as lines that never come back.
+    let send = async |number: u64| drop(writer.write_all(format!("{number}\n").as_bytes()).await);
+    let receive = async || {
+        let mut line = String::new();
+        let length = reader.read_line(&mut line).await.unwrap_or(0);
+        (length > 0).then(|| echoed(line.as_bytes()))
+    };
+    let sent = pump(args, send, receive, &mut tally).await;
+    Ok(tally.finished(sent))
+}
+
+/// The number that an answer echoes.
+fn echoed(line: &[u8]) -> Option<u64> {
+    serde_json::from_slice::<Answer>(line).ok()?.echo?.parse().ok()
+}
+
+/// Sends at the rate for as long as asked, receiving all the while and a little after. `receive`
+/// gives `None` when nothing can come any more. Returns how many were sent.
+async fn pump(
+    args: &FlowArgs,
+    mut send: impl AsyncFnMut(u64),
+    mut receive: impl AsyncFnMut() -> Option<Option<u64>>,
+    tally: &mut Tally,
+) -> u64 {
+    let total = u64::from(args.rate) * u64::from(args.seconds);
+    let sending = async {
+        let mut clock = tokio::time::interval(Duration::from_secs(1) / args.rate);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        for number in 0..total {
+            clock.tick().await;
+            send(number).await;
+        }
+        tokio::time::sleep(args.linger).await;
+    };
+    let receiving = async {
+        while tally.received < total
+            && let Some(number) = receive().await
+        {
+            if let Some(number) = number.filter(|number| *number < total) {
+                tally.arrived(number, Instant::now());
+            }
+        }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = receiving => {}
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::serve_for_test;
+
+    fn tally_of(numbers: &[u64], sent: u64) -> Tally {
+        let now = Instant::now();
+        let mut tally = Tally::default();
+        numbers.iter().for_each(|number| tally.arrived(*number, now));
+        tally.finished(sent)
+    }
+
+    #[test]
+    fn what_never_arrives_is_lost_and_what_arrives_twice_is_doubled() {
+        let tally = tally_of(&[0, 1, 1, 4], 5);
+        assert_eq!((tally.received, tally.lost, tally.duplicated, tally.reordered), (3, 2, 1, 0));
+    }
+
+    #[test]
+    fn a_number_behind_a_higher_one_is_out_of_order() {
+        let tally = tally_of(&[0, 2, 1, 3], 4);
+        assert_eq!((tally.received, tally.lost, tally.reordered), (4, 0, 1));
+    }
+
+    #[test]
+    fn the_longest_silence_between_two_arrivals_is_remembered() {
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        for (number, at) in [(0, 0), (1, 10), (2, 250), (3, 260)] {
+            tally.arrived(number, start + Duration::from_millis(at));
+        }
+        assert_eq!(tally.finished(4).longest_gap_ms, 240);
+    }
+
+    fn short_flow(port: u16) -> FlowArgs {
+        let server = Some(format!("127.0.0.1:{port}"));
+        let linger = Duration::from_secs(5);
+        FlowArgs { udp: server.clone(), tcp: server, rate: 500, seconds: 1, linger }
+    }
+
+    #[tokio::test]
+    async fn a_whole_path_loses_nothing() {
+        let args = short_flow(serve_for_test().await);
+        let server = args.udp.clone().unwrap();
+        let over_udp = udp(Target::new(Protocol::Udp, &server).unwrap(), &args).await.unwrap();
+        let over_tcp = tcp(Target::new(Protocol::Tcp, &server).unwrap(), &args).await.unwrap();
+        for tally in [over_udp, over_tcp] {
+            assert_eq!((tally.sent, tally.lost, tally.duplicated), (500, 0, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_counted_as_loss() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let args = FlowArgs { linger: Duration::ZERO, ..short_flow(port) };
+        let server = args.udp.clone().unwrap();
+        let tally = udp(Target::new(Protocol::Udp, &server).unwrap(), &args).await.unwrap();
+        assert_eq!((tally.received, tally.lost), (0, 500));
+    }
+}
