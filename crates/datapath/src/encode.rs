@@ -25,7 +25,8 @@ pub(crate) fn interface(
     Ok(abi::Interface {
         network: guard.network.get(),
         mac: guard.mac.octets(),
-        source_count: u16::try_from(guard.ips.len()).map_err(too_many)?,
+        source_count: u8::try_from(guard.ips.len()).map_err(too_many)?,
+        serves_ipv6: guard.ips.iter().any(IpAddr::is_ipv6).into(),
         name: name_bytes(name),
         sources,
     })
