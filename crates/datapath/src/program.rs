@@ -130,7 +130,8 @@ impl Program {
         }
         unpin(&pin)?;
         let attempt = || format!("attach program {} to link {}", self.name, link.name);
-        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        // First, so that no other program lets pass what ours would drop.
+        let options = TcAttachOptions::TcxOrder(LinkOrder::first());
         let program = classifier(&mut self.object, self.name)?;
         let attached = program.attach_with_options(&link.name, TcAttachType::Ingress, options);
         let fd = take_fd(program, attached.attempt(attempt)?)?;

@@ -42,7 +42,7 @@ fn every_step_is_repeatable() {
     for attachment in BOTH {
         let fabric = Fabric::attached_by(1, attachment);
         let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
-        let _other = fabric.planned_pod(0, network(100), "10.0.0.2");
+        let other = fabric.planned_pod(0, network(100), "10.0.0.2");
         let node = &fabric.nodes[0];
         let plan = node.plan.lock().unwrap().clone();
         let twice = move |desired: NodePlan| {
@@ -55,7 +55,7 @@ fn every_step_is_repeatable() {
         };
         twice(plan);
         is_as_planned(node);
-        converse(&pod, &_other);
+        converse(&pod, &other);
         twice(NodePlan::default());
         assert_eq!(node.observe(), atoll_plan::Observed::default());
     }
@@ -166,6 +166,24 @@ fn a_pin_removed_by_hand_is_seen_and_put_back() {
     assert_ne!(node.converge(), vec![]);
     is_as_planned(node);
     converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    for map in ["interfaces", "endpoints", "peers", "drops"] {
+        node.run(move |state| {
+            let pins = state.bpf.files();
+            let pin = pins.iter().find(|pin| pin.ends_with(format!("maps/{map}"))).unwrap();
+            std::fs::remove_file(pin).unwrap();
+            state.open();
+        });
+        node.converge();
+        is_as_planned(node);
+        converse(&pods[0], &pods[2]);
+    }
 }
 
 #[test]
