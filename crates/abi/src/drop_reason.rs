@@ -47,7 +47,7 @@ drop_reasons! {
     UnwantedArp = 6, "unwanted-arp";
     /// neither IP nor ARP
     NotIp = 7, "not-ip";
-    /// IPv6, which this network does not serve
+    /// IPv6 from a pod that has no IPv6 address
     Ipv6NotServed = 8, "ipv6-not-served";
     /// broadcast or multicast, which a network of ours does not carry
     Multicast = 9, "multicast";
@@ -65,6 +65,10 @@ drop_reasons! {
     VlanTagged = 15, "vlan-tagged";
     /// the kernel refused to change or send the packet, usually for want of memory
     KernelRefused = 16, "kernel-refused";
+    /// a neighbour solicitation names a sender that is not the pod itself
+    SpoofedNd = 17, "spoofed-nd";
+    /// neighbour discovery that is no question: advertisements, redirects, routers' messages
+    UnwantedNd = 18, "unwanted-nd";
 }
 
 impl DropReason {

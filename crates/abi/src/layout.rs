@@ -35,7 +35,9 @@ pub struct Interface {
     /// The only source MAC let through.
     pub mac: [u8; 6],
     /// How many of `sources` are used.
-    pub source_count: u16,
+    pub source_count: u8,
+    /// One if any of `sources` is IPv6, else zero.
+    pub serves_ipv6: u8,
     /// The host side's name, by which remains are found when the link is gone.
     pub name: [u8; INTERFACE_NAME_BYTES],
     /// The only source addresses let through.

@@ -21,7 +21,8 @@ struct interface_key {
 struct interface {
 	__u32 network;
 	__u8 mac[6];
-	__u16 source_count;
+	__u8 source_count;
+	__u8 serves_ipv6;
 	char name[INTERFACE_NAME_BYTES];
 	struct address sources[MAX_SOURCES];
 };
@@ -74,7 +75,11 @@ enum drop_reason {
 	DROP_OVERLAY_SPOOF = 14,
 	DROP_VLAN_TAGGED = 15,
 	DROP_KERNEL_REFUSED = 16,
+	DROP_SPOOFED_ND = 17,
+	DROP_UNWANTED_ND = 18,
 };
 
-/* The address that every pod sees as its gateway, in every network. */
+/* What every pod sees as its gateway, in every network. */
 #define GATEWAY_MAC { 0x02, 0xa7, 0x00, 0x00, 0x00, 0x01 }
+#define GATEWAY_IPV4 { 169, 254, 1, 1 }
+#define GATEWAY_IPV6 { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }

@@ -6,6 +6,7 @@
 #include "address.h"
 #include "drops.h"
 #include "packet.h"
+#include "source.h"
 
 #define ARP_ETHERNET 1
 #define ARP_REQUEST 1
@@ -34,17 +35,6 @@ static __always_inline bool is_ipv4_question(const struct arp_ipv4 *arp)
 	return arp->hardware == bpf_htons(ARP_ETHERNET) && arp->protocol == bpf_htons(ETH_P_IP) &&
 	       arp->hardware_size == 6 && arp->protocol_size == 4 &&
 	       arp->operation == bpf_htons(ARP_REQUEST);
-}
-
-static __always_inline bool has_source(const struct interface *own, const struct address *source)
-{
-	for (int i = 0; i < MAX_SOURCES; i++) {
-		if (i >= own->source_count)
-			return false;
-		if (same_address(source, &own->sources[i]))
-			return true;
-	}
-	return false;
 }
 
 /* A question for one of the pod's own addresses is an announcement or a search for duplicates.

@@ -11,12 +11,13 @@
 #include "address.h"
 #include "deliver.h"
 #include "drops.h"
+#include "ipv4.h"
+#include "ipv6.h"
 #include "maps.h"
-#include "packet.h"
 
-static __always_inline struct endpoint *endpoint_of(__u32 network, __be32 ip)
+static __always_inline struct endpoint *endpoint_of(__u32 network, const struct address *ip)
 {
-	struct endpoint_key key = { .network = network, .address = ipv4_mapped(ip) };
+	struct endpoint_key key = { .network = network, .address = *ip };
 
 	return bpf_map_lookup_elem(&endpoints, &key);
 }
@@ -26,11 +27,25 @@ static __always_inline bool lives_on(const struct endpoint *endpoint, const stru
 	return endpoint && !endpoint->ifindex && same_address(&endpoint->node, node);
 }
 
+static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
+				     const struct address *node, const struct address *source,
+				     const struct address *destination)
+{
+	struct endpoint *to;
+
+	if (!lives_on(endpoint_of(network, source), node))
+		return drop(skb, network, DROP_OVERLAY_SPOOF);
+	to = endpoint_of(network, destination);
+	if (!to || !to->ifindex)
+		return drop(skb, network, DROP_NO_ENDPOINT);
+	return deliver_here(skb, eth, to);
+}
+
 static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 network,
 					     const struct address *node)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct endpoint *to;
+	struct address source, destination;
 	struct iphdr *ip;
 	verdict judged;
 
@@ -40,12 +55,29 @@ static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 networ
 	judged = check_ipv4(skb, ip);
 	if (judged != FINE)
 		return drop(skb, network, judged);
-	if (!lives_on(endpoint_of(network, ip->saddr), node))
-		return drop(skb, network, DROP_OVERLAY_SPOOF);
-	to = endpoint_of(network, ip->daddr);
-	if (!to || !to->ifindex)
-		return drop(skb, network, DROP_NO_ENDPOINT);
-	return deliver_here(skb, eth, to);
+	source = ipv4_mapped(ip->saddr);
+	destination = ipv4_mapped(ip->daddr);
+	return hand_over(skb, eth, network, node, &source, &destination);
+}
+
+static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, __u32 network,
+					     const struct address *node)
+{
+	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
+	struct address source, destination;
+	struct ipv6hdr *ip;
+	verdict judged;
+
+	if (!eth)
+		return drop(skb, network, DROP_MALFORMED);
+	ip = ipv6_header(eth);
+	source = ipv6_address(&ip->saddr);
+	destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &source, &destination);
+	if (judged != FINE)
+		return drop(skb, network, judged);
+	leave_link(ip);
+	return hand_over(skb, eth, network, node, &source, &destination);
 }
 
 SEC("classifier")
@@ -66,9 +98,14 @@ int from_overlay(struct __sk_buff *skb)
 	eth = frame_start(skb, sizeof(*eth));
 	if (!eth)
 		return drop(skb, tunnel.tunnel_id, DROP_MALFORMED);
-	if (eth->h_proto != bpf_htons(ETH_P_IP))
+	switch (eth->h_proto) {
+	case bpf_htons(ETH_P_IP):
+		return ipv4_from_overlay(skb, tunnel.tunnel_id, &node.address);
+	case bpf_htons(ETH_P_IPV6):
+		return ipv6_from_overlay(skb, tunnel.tunnel_id, &node.address);
+	default:
 		return drop(skb, tunnel.tunnel_id, DROP_NOT_IP);
-	return ipv4_from_overlay(skb, tunnel.tunnel_id, &node.address);
+	}
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,52 +3,97 @@
  *
  * The rule: a frame is exactly the pod's own or it is dropped, and no frame ever reaches the
  * node's own network stack. */
-#include "address.h"
 #include "arp.h"
 #include "deliver.h"
 #include "drops.h"
+#include "echo.h"
+#include "ipv4.h"
+#include "ipv6.h"
 #include "maps.h"
-#include "packet.h"
+#include "nd.h"
+#include "source.h"
+#include "too_big.h"
+#include "tunnel.h"
 
-static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
-				   const struct address *destination)
+static __always_inline struct endpoint *find(__u32 network, const struct address *destination)
 {
 	struct endpoint_key key = { .network = network, .address = *destination };
-	struct endpoint *to = bpf_map_lookup_elem(&endpoints, &key);
 
-	if (!to)
-		return drop(skb, network, DROP_NO_ENDPOINT);
-	if (to->ifindex)
-		return deliver_here(skb, eth, to);
-	return deliver_there(skb, eth, network, to);
+	return bpf_map_lookup_elem(&endpoints, &key);
 }
 
-static __always_inline verdict check_ipv4_from(struct __sk_buff *skb, const struct interface *own,
-					       const struct ethhdr *eth,
-					       const struct iphdr *ip)
+static __always_inline verdict check_ends(const struct interface *own, const struct ethhdr *eth,
+					  const struct address *source, bool to_group)
 {
-	struct address source = ipv4_mapped(ip->saddr);
-
-	if (!has_source(own, &source))
+	if (!has_source(own, source))
 		return DROP_SPOOFED_ADDRESS;
-	if (is_group_mac(eth->h_dest) || is_group_ipv4(ip->daddr))
-		return DROP_MULTICAST;
-	return check_ipv4(skb, ip);
+	return to_group || is_group_mac(eth->h_dest) ? DROP_MULTICAST : FINE;
 }
 
-static __always_inline int ipv4_from_pod(struct __sk_buff *skb, const struct interface *own)
+static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface *own)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct address destination;
+	struct address source, destination;
+	struct endpoint *to;
+	struct iphdr *ip;
 	verdict judged;
 
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
-	judged = check_ipv4_from(skb, own, eth, ipv4_header(eth));
+	ip = ipv4_header(eth);
+	source = ipv4_mapped(ip->saddr);
+	destination = ipv4_mapped(ip->daddr);
+	judged = check_ends(own, eth, &source, is_group_ipv4(ip->daddr));
+	if (judged == FINE)
+		judged = check_ipv4(skb, ip);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
-	destination = ipv4_mapped(ipv4_header(eth)->daddr);
-	return forward(skb, eth, own->network, &destination);
+	to = find(own->network, &destination);
+	if (to && to->ifindex)
+		return deliver_here(skb, eth, to);
+	if (!to && is_for_gateway_ipv4(ip))
+		return answer_echo_ipv4(skb, own);
+	if (!to)
+		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	if (!fits_tunnel(skb))
+		return refuse_too_big_ipv4(skb, own);
+	return deliver_there(skb, eth, own->network, to);
+}
+
+static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own)
+{
+	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
+	struct address source, destination;
+	struct endpoint *to;
+	struct ipv6hdr *ip;
+	verdict judged;
+
+	if (!own->serves_ipv6)
+		return drop(skb, own->network, DROP_IPV6_NOT_SERVED);
+	if (!eth)
+		return drop(skb, own->network, DROP_MALFORMED);
+	ip = ipv6_header(eth);
+	source = ipv6_address(&ip->saddr);
+	destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &source, &destination);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
+	if (is_nd(skb, ip))
+		return answer_nd(skb, own, &source);
+	judged = check_ends(own, eth, &source, is_group_ipv6(&destination));
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
+	leave_link(ip);
+	to = find(own->network, &destination);
+	if (to && to->ifindex)
+		return deliver_here(skb, eth, to);
+	if (!to && is_for_gateway_ipv6(ip, &destination))
+		return answer_echo_ipv6(skb, own);
+	if (!to)
+		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	if (!fits_tunnel(skb))
+		return refuse_too_big_ipv6(skb, own);
+	return deliver_there(skb, eth, own->network, to);
 }
 
 SEC("classifier")
@@ -70,10 +115,10 @@ int from_pod(struct __sk_buff *skb)
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
 		return ipv4_from_pod(skb, own);
+	case bpf_htons(ETH_P_IPV6):
+		return ipv6_from_pod(skb, own);
 	case bpf_htons(ETH_P_ARP):
 		return answer_arp(skb, own);
-	case bpf_htons(ETH_P_IPV6):
-		return drop(skb, own->network, DROP_IPV6_NOT_SERVED);
 	default:
 		return drop(skb, own->network, DROP_NOT_IP);
 	}

@@ -14,18 +14,17 @@ pub(crate) fn interface(
     name: &HostInterface,
     guard: &Guard,
 ) -> Result<abi::Interface, DatapathError> {
-    let too_many = |_| DatapathError::TooManySources(guard.ips.len());
+    let count = u8::try_from(guard.ips.len()).ok();
+    let source_count = count.filter(|count| usize::from(*count) <= MAX_SOURCES);
     let mut sources = [Address::NONE; MAX_SOURCES];
-    if guard.ips.len() > MAX_SOURCES {
-        return Err(DatapathError::TooManySources(guard.ips.len()));
-    }
     for (slot, ip) in sources.iter_mut().zip(&guard.ips) {
         *slot = (*ip).into();
     }
     Ok(abi::Interface {
         network: guard.network.get(),
         mac: guard.mac.octets(),
-        source_count: u16::try_from(guard.ips.len()).map_err(too_many)?,
+        source_count: source_count.ok_or(DatapathError::TooManySources(guard.ips.len()))?,
+        serves_ipv6: guard.ips.iter().any(IpAddr::is_ipv6).into(),
         name: name_bytes(name),
         sources,
     })

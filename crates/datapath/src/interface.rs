@@ -101,8 +101,7 @@ async fn complete(
     sandbox: &File,
 ) -> Result<(), DatapathError> {
     silence_host_side(name.as_str())?;
-    let alias = LinkUnspec::new_with_name(name.as_str()).alias(alias(&wanted.description)).build();
-    netlink.set(alias).await?;
+    netlink.set_alias(name.as_str(), alias(&wanted.description)).await?;
     sandbox::configure(sandbox, wanted).await
 }
 

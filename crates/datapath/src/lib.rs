@@ -38,7 +38,7 @@ use error::Attempt;
 use maps::Maps;
 use netlink::Netlink;
 use pins::Pins;
-use program::{Constants, Program};
+use program::{Constants, Loader, Program};
 
 static FROM_POD: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_pod.o"));
 static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_overlay.o"));
@@ -78,11 +78,9 @@ impl Datapath {
         let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
         let constants = constants(overlay.index, config.underlay, pod_mtu);
-        let load = |name, object| {
-            Program::load(name, object, &constants, attachment, (&pins.maps(), pins.links()))
-        };
-        let mut from_overlay = load("from_overlay", FROM_OVERLAY)?;
-        let from_pod = load("from_pod", FROM_POD)?;
+        let mut loader = Loader::new(&constants, attachment, &pins);
+        let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
+        let from_pod = loader.load("from_pod", FROM_POD)?;
         from_overlay.put_on(&netlink, &overlay).await?;
         let maps = Maps::open(&pins.maps())?;
         let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };

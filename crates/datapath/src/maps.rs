@@ -9,6 +9,7 @@ use atoll_abi::{
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
 use bytemuck::Pod;
+use nix::errno::Errno;
 
 use crate::error::{Attempt, DatapathError};
 
@@ -132,7 +133,12 @@ impl<K: Pod, V: Pod> Table<K, V> {
 
     /// Puts an entry in, in place of what was there.
     pub(crate) fn put(&mut self, key: K, value: V) -> Result<(), DatapathError> {
-        self.map.insert(Raw(key), Raw(value), 0).attempt(|| format!("write the map {}", self.name))
+        match self.map.insert(Raw(key), Raw(value), 0) {
+            Err(MapError::SyscallError(error)) if is_full(&error.io_error) => {
+                Err(DatapathError::MapFull(self.name))
+            }
+            done => done.attempt(|| format!("write the map {}", self.name)),
+        }
     }
 
     /// Takes an entry out; one that is gone already is as good.
@@ -164,6 +170,10 @@ fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
     MapData::from_pin(&path)
         .and_then(Map::from_map_data)
         .attempt(|| format!("open the map {}", path.display()))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::E2BIG as i32)
 }
 
 fn is_missing<T>(result: &Result<T, MapError>) -> bool {

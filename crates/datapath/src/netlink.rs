@@ -97,10 +97,18 @@ impl Netlink {
         self.handle.link().add(message).execute().await
     }
 
-    /// Changes a link.
-    pub(crate) async fn set(&self, message: LinkMessage) -> Result<(), DatapathError> {
-        let index = message.header.index;
-        self.handle.link().set(message).execute().await.attempt(|| format!("change link {index}"))
+    /// Sets the largest packet a link sends.
+    pub(crate) async fn set_mtu(&self, link: &Link, mtu: u32) -> Result<(), DatapathError> {
+        let message = LinkUnspec::new_with_index(link.index).mtu(mtu).build();
+        let done = self.handle.link().set(message).execute().await;
+        done.attempt(|| format!("set the MTU of link {} to {mtu}", link.name))
+    }
+
+    /// Labels a link for people.
+    pub(crate) async fn set_alias(&self, name: &str, alias: String) -> Result<(), DatapathError> {
+        let message = LinkUnspec::new_with_name(name).alias(alias).build();
+        let done = self.handle.link().set(message).execute().await;
+        done.attempt(|| format!("label link {name}"))
     }
 
     /// Sets a link up.
@@ -128,6 +136,7 @@ impl Netlink {
         let all = self.handle.traffic_filter(index).get().ingress().execute();
         let found: Result<Vec<TcMessage>, _> = all.try_collect().await;
         let filters = match found {
+            // The link has no queueing discipline that filters could be on.
             Err(error) if is(&error, Errno::EINVAL) => vec![],
             found => found.attempt(|| format!("list the filters of link {}", link.name))?,
         };

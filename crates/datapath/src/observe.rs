@@ -1,10 +1,11 @@
 //! What the kernel has, in the plan's words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_abi as abi;
-use atoll_plan::{Guard, HostInterface, Observed, ObservedInterface};
+use atoll_plan::{Endpoint, Guard, HostInterface, Observed, ObservedInterface};
+use atoll_types::NetAddr;
 
 use crate::Datapath;
 use crate::encode;
@@ -28,7 +29,7 @@ pub(crate) fn our_links(links: Vec<Link>) -> BTreeMap<HostInterface, Link> {
     veths.filter_map(|link| Some((link.name.parse().ok()?, link))).collect()
 }
 
-fn peers(datapath: &Datapath) -> Result<std::collections::BTreeSet<IpAddr>, DatapathError> {
+fn peers(datapath: &Datapath) -> Result<BTreeSet<IpAddr>, DatapathError> {
     let entries = datapath.maps.peers.entries()?;
     Ok(entries.into_iter().map(|(key, _)| key.address.into()).collect())
 }
@@ -36,7 +37,7 @@ fn peers(datapath: &Datapath) -> Result<std::collections::BTreeSet<IpAddr>, Data
 fn endpoints(
     datapath: &Datapath,
     names: &BTreeMap<u32, HostInterface>,
-) -> Result<BTreeMap<atoll_types::NetAddr, Option<atoll_plan::Endpoint>>, DatapathError> {
+) -> Result<BTreeMap<NetAddr, Option<Endpoint>>, DatapathError> {
     let entries = datapath.maps.endpoints.entries()?.into_iter();
     let decode = |(key, value): (abi::EndpointKey, abi::Endpoint)| {
         Some((encode::net_addr(&key)?, encode::endpoint(&value, names)))

@@ -4,7 +4,7 @@
 //! reaches the node's own stack.
 
 use atoll_plan::HostInterface;
-use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVxlan};
+use rtnetlink::{LinkMessageBuilder, LinkVxlan};
 
 use crate::config::DatapathConfig;
 use crate::error::{Attempt, DatapathError};
@@ -56,7 +56,7 @@ pub(crate) async fn ensure(
     match (plan(found.as_ref(), config.overlay_port)?, found) {
         (Plan::Adopt, Some(link)) => {
             if link.mtu != mtu {
-                netlink.set(LinkUnspec::new_with_index(link.index).mtu(mtu).build()).await?;
+                netlink.set_mtu(&link, mtu).await?;
             }
             return Ok(link);
         }

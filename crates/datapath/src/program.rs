@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use crate::config::Attachment;
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
-use crate::pins::unpin;
+use crate::pins::{Pins, unpin};
 
 /// The place of our filter among those of a link. It is fixed, so that it is found again.
 const FILTER_PRIORITY: u16 = 1;
@@ -30,6 +30,13 @@ pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
     pub(crate) underlay_ipv4: u32,
     pub(crate) pod_mtu: u32,
+}
+
+/// Loads programs that share maps and constants.
+pub(crate) struct Loader<'a> {
+    objects: EbpfLoader<'a>,
+    attachment: Attachment,
+    links: PathBuf,
 }
 
 /// A loaded program.
@@ -47,29 +54,34 @@ impl fmt::Debug for Program {
     }
 }
 
-impl Program {
-    /// Loads the program `name` out of `object`, with the maps pinned in `maps` (made there when
-    /// they are missing). Its links will be pinned in `links`.
-    pub(crate) fn load(
-        name: &'static str,
-        object: &[u8],
-        constants: &Constants,
-        attachment: Attachment,
-        (maps, links): (&Path, PathBuf),
-    ) -> Result<Self, DatapathError> {
-        let loaded = EbpfLoader::new()
-            .default_map_pin_directory(maps)
+impl<'a> Loader<'a> {
+    /// Programs loaded by this use the maps pinned in `pins`, made there when they are missing.
+    pub(crate) fn new(constants: &'a Constants, attachment: Attachment, pins: &Pins) -> Self {
+        let mut objects = EbpfLoader::new();
+        objects
+            .default_map_pin_directory(pins.maps())
             .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, false)
             .override_global("UNDERLAY_IPV4", &constants.underlay_ipv4, false)
-            .override_global("POD_MTU", &constants.pod_mtu, false)
-            .load(object);
+            .override_global("POD_MTU", &constants.pod_mtu, false);
+        Loader { objects, attachment, links: pins.links() }
+    }
+
+    /// Loads the program `name` out of `object`.
+    pub(crate) fn load(
+        &mut self,
+        name: &'static str,
+        object: &[u8],
+    ) -> Result<Program, DatapathError> {
+        let loaded = self.objects.load(object);
         let mut object = loaded.attempt(|| format!("load the maps of program {name}"))?;
         let program = classifier(&mut object, name)?;
         program.load().attempt(|| format!("load program {name} into the kernel"))?;
         let id = program.info().attempt(|| format!("look at program {name}"))?.id();
-        Ok(Program { name, object, id, attachment, links })
+        Ok(Program { name, object, id, attachment: self.attachment, links: self.links.clone() })
     }
+}
 
+impl Program {
     /// Whether exactly this program is on the link.
     pub(crate) async fn is_on(
         &self,
@@ -118,7 +130,8 @@ impl Program {
         }
         unpin(&pin)?;
         let attempt = || format!("attach program {} to link {}", self.name, link.name);
-        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        // First, so that no other program lets pass what ours would drop.
+        let options = TcAttachOptions::TcxOrder(LinkOrder::first());
         let program = classifier(&mut self.object, self.name)?;
         let attached = program.attach_with_options(&link.name, TcAttachType::Ingress, options);
         let fd = take_fd(program, attached.attempt(attempt)?)?;

@@ -8,26 +8,17 @@ use crate::pins::Pins;
 
 /// Links go first: without its program, a link must not be there.
 pub(crate) async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
-    let mut errors = remove_links().await;
+    let mut errors = remove_links().await.unwrap_or_else(|error| vec![error]);
     errors.extend(Pins::new(&config.bpf_root).remove());
     if errors.is_empty() { Ok(()) } else { Err(DatapathError::Remains(Remains(errors))) }
 }
 
-async fn remove_links() -> Vec<DatapathError> {
-    let links = match list().await {
-        Ok(links) => links,
-        Err(error) => return vec![error],
-    };
-    let (netlink, links) = links;
+/// What could not be removed, or why nothing could even be listed.
+async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
+    let netlink = Netlink::open()?;
     let mut errors = vec![];
-    for link in links.iter().filter(|link| is_ours(link)) {
+    for link in netlink.links().await?.iter().filter(|link| is_ours(link)) {
         errors.extend(netlink.remove(link).await.err());
     }
-    errors
-}
-
-async fn list() -> Result<(Netlink, Vec<crate::netlink::Link>), DatapathError> {
-    let netlink = Netlink::open()?;
-    let links = netlink.links().await?;
-    Ok((netlink, links))
+    Ok(errors)
 }

@@ -27,7 +27,16 @@ macro_rules! same_layout {
 fn structs() -> Vec<String> {
     [
         same_layout!(InterfaceKey, "interface_key", ifindex),
-        same_layout!(Interface, "interface", network, mac, source_count, name, sources),
+        same_layout!(
+            Interface,
+            "interface",
+            network,
+            mac,
+            source_count,
+            serves_ipv6,
+            name,
+            sources
+        ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
         same_layout!(Endpoint, "endpoint", ifindex, node, mac, reserved),
         same_layout!(PeerKey, "peer_key", address),

@@ -1,6 +1,6 @@
 //! Nodes and pods for a test: each a namespace, nodes connected by veths, all gone with the value.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,6 +37,7 @@ pub(crate) struct Pod {
     pub(crate) host_side: HostInterface,
     pub(crate) network: NetworkId,
     pub(crate) ip: Ipv4Addr,
+    pub(crate) ipv6: Ipv6Addr,
     pub(crate) mac: MacAddr,
 }
 
@@ -126,9 +127,13 @@ impl Node {
 }
 
 impl Pod {
-    /// The pod's address as others look it up.
-    pub(crate) fn addr(&self) -> NetAddr {
-        NetAddr::new(self.network, self.ip.into())
+    /// The pod's addresses as others look them up.
+    pub(crate) fn addrs(&self) -> [NetAddr; 2] {
+        self.ips().map(|ip| NetAddr::new(self.network, ip))
+    }
+
+    pub(crate) fn ips(&self) -> [IpAddr; 2] {
+        [self.ip.into(), self.ipv6.into()]
     }
 
     /// A raw socket on the pod's interface.
@@ -137,7 +142,7 @@ impl Pod {
     }
 
     pub(crate) fn guard(&self) -> Guard {
-        Guard { network: self.network, mac: self.mac, ips: [self.ip.into()].into() }
+        Guard { network: self.network, mac: self.mac, ips: self.ips().into() }
     }
 
     pub(crate) fn interface(&self) -> PodInterface {
@@ -179,7 +184,8 @@ impl Fabric {
         }
     }
 
-    /// A pod on the node at `place`, in every node's plan but not yet in any kernel.
+    /// A pod on the node at `place`, in every node's plan but not yet in any kernel. It has an
+    /// IPv6 address, too: `fd00::` and the last byte of `ip`.
     pub(crate) fn planned_pod(&self, place: usize, network: NetworkId, ip: &str) -> Pod {
         let number = self.attached.fetch_add(1, Ordering::Relaxed);
         let ip: Ipv4Addr = ip.parse().unwrap();
@@ -188,6 +194,7 @@ impl Fabric {
             host_side: HostInterface::for_attachment(&format!("container-{number}"), "eth0"),
             network,
             ip,
+            ipv6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, ip.octets()[3].into()),
             mac: MacAddr::for_ip(ip.into()),
         };
         let here = self.nodes[place].underlay;
@@ -196,7 +203,9 @@ impl Fabric {
             let there = Place::There(here.into());
             let at = if is_here { Place::Here(pod.host_side.clone()) } else { there };
             let mut plan = node.plan.lock().unwrap();
-            plan.endpoints.insert(pod.addr(), Endpoint { mac: pod.mac, place: at });
+            for addr in pod.addrs() {
+                plan.endpoints.insert(addr, Endpoint { mac: pod.mac, place: at.clone() });
+            }
             if is_here {
                 plan.interfaces.insert(pod.host_side.clone(), pod.interface());
             }

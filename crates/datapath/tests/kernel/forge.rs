@@ -1,6 +1,6 @@
 //! Forged frames, right in everything but the one thing a test is about, and how they arrive.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use atoll_testkit::{Direction, PacketSocket, eventually};
@@ -37,6 +37,47 @@ pub(crate) fn udp_with_options(pod: &Pod, to: Ipv4Addr, options: &[u8]) -> Vec<u
     let total = (frame.len() - IP) as u16;
     frame[IP + 2..IP + 4].copy_from_slice(&total.to_be_bytes());
     frame
+}
+
+/// A UDP frame of IPv6 with these sender's addresses.
+pub(crate) fn udp6_from(mac: [u8; 6], from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
+    let builder =
+        PacketBuilder::ethernet2(mac, GATEWAY).ipv6(from.octets(), to.octets(), 64).udp(1111, 2222);
+    let mut frame = vec![];
+    builder.write(&mut frame, PAYLOAD).unwrap();
+    frame
+}
+
+/// A UDP frame of IPv6 with extension headers between; `first` is the type of the first.
+pub(crate) fn udp6_with(pod: &Pod, to: Ipv6Addr, first: u8, extensions: &[u8]) -> Vec<u8> {
+    let mut frame = udp6_from(pod.mac.octets(), pod.ipv6, to);
+    frame.splice(IP + 40..IP + 40, extensions.iter().copied());
+    frame[IP + 6] = first;
+    let payload = (frame.len() - IP - 40) as u16;
+    frame[IP + 4..IP + 6].copy_from_slice(&payload.to_be_bytes());
+    frame
+}
+
+/// An ICMPv6 message with the hop limit of neighbour discovery.
+pub(crate) fn icmp6(pod: &Pod, (from, to): (Ipv6Addr, Ipv6Addr), message: &[u8]) -> Vec<u8> {
+    let mut icmp = message.to_vec();
+    let sum = etherparse::Icmpv6Type::Unknown {
+        type_u8: message[0],
+        code_u8: message[1],
+        bytes5to8: message[4..8].try_into().unwrap(),
+    }
+    .calc_checksum(from.octets(), to.octets(), &message[8..])
+    .unwrap();
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let header = [0x60, 0, 0, 0, 0, icmp.len() as u8, 58, 255];
+    let eth = [&GATEWAY[..], &pod.mac.octets(), &[0x86, 0xdd]].concat();
+    [&eth[..], &header, &from.octets(), &to.octets(), &icmp].concat()
+}
+
+/// A neighbour solicitation (135) or advertisement (136) for `target` with a MAC in it.
+pub(crate) fn nd(kind: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
+    let option = if kind == 135 { 1 } else { 2 };
+    [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), &[option, 1], &mac].concat()
 }
 
 /// An ARP message of operation `operation`, sent from `pod`'s own MAC.
@@ -79,8 +120,13 @@ pub(crate) fn vxlan(vni: u32, frame: &[u8]) -> Vec<u8> {
 
 /// The next IPv4 packet that arrives.
 pub(crate) fn arrived(heard: &PacketSocket) -> Vec<u8> {
-    eventually("an IPv4 packet arrived", || {
+    arrived_of(heard, [0x08, 0x00])
+}
+
+/// The next frame of a protocol that arrives.
+pub(crate) fn arrived_of(heard: &PacketSocket, ether_type: [u8; 2]) -> Vec<u8> {
+    eventually("a frame arrived", || {
         let (direction, frame) = heard.receive(Duration::from_millis(10)).unwrap()?;
-        (direction == Direction::In && frame[12..14] == [8, 0]).then_some(frame)
+        (direction == Direction::In && frame[12..14] == ether_type).then_some(frame)
     })
 }

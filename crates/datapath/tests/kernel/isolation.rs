@@ -7,7 +7,7 @@ use atoll_datapath::{Attachment, DropReason};
 use atoll_testkit::{Namespace, eventually};
 
 use crate::fabric::{Fabric, Pod, network};
-use crate::talk::{BRIEF, LIMIT, connect, converse, listen, ping, udp};
+use crate::talk::{BRIEF, LIMIT, Voice, connect, converse, listen, ping, udp};
 
 const ACME: u32 = 100;
 const GLOBEX: u32 = 200;
@@ -49,14 +49,16 @@ fn nothing_passes_across(fabric: &Fabric) {
     let insider = fabric.pod(0, network(ACME), "10.0.0.1");
     let outsider = fabric.pod(last, network(GLOBEX), "10.0.0.9");
     let heard = outsider.packets();
-    let _listener = listen(&outsider, 80);
-    let target = SocketAddr::from((outsider.ip, 80));
-    connect(&insider, 0, target, BRIEF).unwrap_err();
-    udp(&insider, 0).send_to(b"hello?", target).unwrap();
-    assert!(!ping(&insider, outsider.ip, BRIEF));
-    eventually("TCP, UDP and ICMP were dropped", || {
+    for (from, to) in [(insider.v4(), outsider.v4()), (insider.v6(), outsider.v6())] {
+        let _listener = listen(to, 80);
+        let target = SocketAddr::from((to.ip, 80));
+        connect(from, 0, target, BRIEF).unwrap_err();
+        udp(from, 0).send_to(b"hello?", target).unwrap();
+        assert!(!ping(from, to.ip, BRIEF));
+    }
+    eventually("TCP, UDP and ICMP of both families were dropped", || {
         let dropped = fabric.nodes[0].dropped(Some(insider.network), DropReason::NoEndpoint);
-        (dropped >= 3).then_some(())
+        (dropped >= 6).then_some(())
     });
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
 }
@@ -74,7 +76,12 @@ fn nothing_passes_between_networks_across_nodes() {
 /// Both networks use the very same five-tuple at the same time; each hears only its own.
 fn equal_tuples_at_once(fabric: &Fabric) {
     let twins = twins(fabric);
-    let talks = twins.each_ref().map(|[client, server]| {
+    equal_tuples(twins.each_ref().map(|[client, server]| [client.v4(), server.v4()]));
+    equal_tuples(twins.each_ref().map(|[client, server]| [client.v6(), server.v6()]));
+}
+
+fn equal_tuples(twins: [[Voice; 2]; 2]) {
+    let talks = twins.map(|[client, server]| {
         let listener = listen(server, 7000);
         let ours = connect(client, 5000, (server.ip, 7000).into(), LIMIT).unwrap();
         let (theirs, peer) = listener.accept().unwrap();
@@ -131,18 +138,29 @@ fn switch_offloads_off(namespace: &Namespace, link: &str) {
 fn assert_checksums(frame: &[u8]) {
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
-    let Some(NetSlice::Ipv4(ip)) = &packet.net else { return };
-    let header = ip.header().to_header();
-    assert_eq!(header.header_checksum, header.calc_header_checksum());
-    match &packet.transport {
-        Some(TransportSlice::Tcp(tcp)) => {
-            let (right, payload) = (tcp.to_header(), tcp.payload());
-            assert_eq!(right.checksum, right.calc_checksum_ipv4(&header, payload).unwrap());
+    let (found, right) = match (&packet.net, &packet.transport) {
+        (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Tcp(tcp))) => {
+            let header = ip.header().to_header();
+            assert_eq!(header.header_checksum, header.calc_header_checksum());
+            let right = tcp.to_header().calc_checksum_ipv4(&header, tcp.payload());
+            (tcp.checksum(), right.unwrap())
         }
-        Some(TransportSlice::Udp(udp)) => {
-            let (right, payload) = (udp.to_header(), udp.payload());
-            assert_eq!(right.checksum, right.calc_checksum_ipv4(&header, payload).unwrap());
+        (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) => {
+            let header = ip.header().to_header();
+            let right = udp.to_header().calc_checksum_ipv4(&header, udp.payload());
+            (udp.checksum(), right.unwrap())
         }
-        _ => {}
-    }
+        (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Tcp(tcp))) => {
+            let header = ip.header().to_header();
+            let right = tcp.to_header().calc_checksum_ipv6(&header, tcp.payload());
+            (tcp.checksum(), right.unwrap())
+        }
+        (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Udp(udp))) => {
+            let header = ip.header().to_header();
+            let right = udp.to_header().calc_checksum_ipv6(&header, udp.payload());
+            (udp.checksum(), right.unwrap())
+        }
+        _ => return,
+    };
+    assert_eq!(found, right);
 }

@@ -42,7 +42,7 @@ fn every_step_is_repeatable() {
     for attachment in BOTH {
         let fabric = Fabric::attached_by(1, attachment);
         let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
-        let _other = fabric.planned_pod(0, network(100), "10.0.0.2");
+        let other = fabric.planned_pod(0, network(100), "10.0.0.2");
         let node = &fabric.nodes[0];
         let plan = node.plan.lock().unwrap().clone();
         let twice = move |desired: NodePlan| {
@@ -55,7 +55,7 @@ fn every_step_is_repeatable() {
         };
         twice(plan);
         is_as_planned(node);
-        converse(&pod, &_other);
+        converse(&pod, &other);
         twice(NodePlan::default());
         assert_eq!(node.observe(), atoll_plan::Observed::default());
     }
@@ -76,16 +76,26 @@ fn lockstep(client: &UdpSocket, server: &UdpSocket, stop: &AtomicBool, count: &A
     }
 }
 
+/// Stops the flows when the test ends, also by a panic.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn opening_again_during_a_flow_loses_no_packet_and_keeps_the_maps() {
     for attachment in BOTH {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
-        let sockets = pods.each_ref().map(|pod| [udp(pod, 0), udp(pod, 0)]);
+        let sockets = pods.each_ref().map(|pod| [udp(pod.v4(), 0), udp(pod.v6(), 0)]);
         let stop = AtomicBool::new(false);
         let counts = [AtomicU64::new(0), AtomicU64::new(0)];
         thread::scope(|scope| {
-            let (near, far) = (&sockets[1][0], &sockets[2][0]);
+            let _stopped = Stops(&stop);
+            let (near, far) = (&sockets[1][0], &sockets[2][1]);
             scope.spawn(|| lockstep(&sockets[0][0], near, &stop, &counts[0]));
             scope.spawn(|| lockstep(&sockets[0][1], far, &stop, &counts[1]));
             for _ in 0..5 {
@@ -96,7 +106,6 @@ fn opening_again_during_a_flow_loses_no_packet_and_keeps_the_maps() {
                     (now[0] > before[0] + 50 && now[1] > before[1] + 50).then_some(())
                 });
             }
-            stop.store(true, Ordering::Relaxed);
         });
         fabric.nodes.iter().for_each(is_as_planned);
     }
@@ -107,7 +116,7 @@ fn opening_again_changes_no_counter() {
     let fabric = Fabric::of(1);
     let [pod, _] = ["10.0.0.1", "10.0.0.2"].map(|ip| fabric.pod(0, network(100), ip));
     let node = &fabric.nodes[0];
-    udp(&pod, 0).send_to(b"?", ("10.0.0.9", 9)).unwrap();
+    udp(pod.v4(), 0).send_to(b"?", ("10.0.0.9", 9)).unwrap();
     let dropped = || node.dropped(Some(pod.network), DropReason::NoEndpoint);
     eventually("the packet was counted", || (dropped() == 1).then_some(()));
     node.run(State::open);
@@ -123,7 +132,7 @@ fn a_link_deleted_by_hand_is_seen_and_made_again() {
         node.namespace.ip(&format!("link delete {}", pods[0].host_side));
         let seen = node.observe();
         assert!(!seen.interfaces[&pods[0].host_side].exists);
-        assert_eq!(seen.endpoints[&pods[0].addr()], None);
+        assert!(pods[0].addrs().iter().all(|addr| seen.endpoints[addr].is_none()));
         assert_ne!(node.converge(), vec![]);
         is_as_planned(node);
         converse(&pods[0], &pods[1]);
@@ -157,6 +166,24 @@ fn a_pin_removed_by_hand_is_seen_and_put_back() {
     assert_ne!(node.converge(), vec![]);
     is_as_planned(node);
     converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    for map in ["interfaces", "endpoints", "peers", "drops"] {
+        node.run(move |state| {
+            let pins = state.bpf.files();
+            let pin = pins.iter().find(|pin| pin.ends_with(format!("maps/{map}"))).unwrap();
+            std::fs::remove_file(pin).unwrap();
+            state.open();
+        });
+        node.converge();
+        is_as_planned(node);
+        converse(&pods[0], &pods[2]);
+    }
 }
 
 #[test]
@@ -257,7 +284,10 @@ fn a_pods_interface_is_as_planned() {
     let routes = pod.namespace.ip("route");
     assert!(routes.contains("default via 169.254.1.1 dev eth0"), "{routes}");
     assert!(routes.contains("169.254.1.1 dev eth0 proto static scope link"), "{routes}");
-    assert_eq!(pod.namespace.ip("-6 -o address show eth0"), "", "no IPv6 of its own making");
+    let ipv6 = pod.namespace.ip("-6 -o address show eth0");
+    assert!(ipv6.lines().count() == 1 && ipv6.contains("fd00::1/128"), "{ipv6}");
+    let routes = pod.namespace.ip("-6 route");
+    assert!(routes.contains("default via fe80::1 dev eth0"), "{routes}");
     let host_side = fabric.nodes[0].namespace.ip(&format!("link show {}", pod.host_side));
     assert!(host_side.contains("alias test/10.0.0.1 eth0"), "{host_side}");
 }

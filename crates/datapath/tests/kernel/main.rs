@@ -4,6 +4,7 @@
 
 mod fabric;
 mod forge;
+mod gateway;
 mod isolation;
 mod lifecycle;
 mod overlay;

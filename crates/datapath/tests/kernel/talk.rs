@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
@@ -15,29 +15,48 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 /// How long we wait when no answer should come.
 pub(crate) const BRIEF: Duration = Duration::from_millis(200);
 
+/// A pod speaking from one of its addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct Voice<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) ip: IpAddr,
+}
+
+impl Pod {
+    /// The pod speaking from its IPv4 address.
+    pub(crate) fn v4(&self) -> Voice<'_> {
+        Voice { pod: self, ip: self.ip.into() }
+    }
+
+    /// The pod speaking from its IPv6 address.
+    pub(crate) fn v6(&self) -> Voice<'_> {
+        Voice { pod: self, ip: self.ipv6.into() }
+    }
+}
+
 /// A UDP socket of the pod, bound to its own address and `port`.
-pub(crate) fn udp(pod: &Pod, port: u16) -> UdpSocket {
-    let socket = pod.namespace.run(|| UdpSocket::bind((pod.ip, port)).unwrap());
+pub(crate) fn udp(voice: Voice, port: u16) -> UdpSocket {
+    let socket = voice.pod.namespace.run(|| UdpSocket::bind((voice.ip, port)).unwrap());
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket
 }
 
 /// A TCP listener of the pod.
-pub(crate) fn listen(pod: &Pod, port: u16) -> TcpListener {
-    pod.namespace.run(|| TcpListener::bind((pod.ip, port)).unwrap())
+pub(crate) fn listen(voice: Voice, port: u16) -> TcpListener {
+    voice.pod.namespace.run(|| TcpListener::bind((voice.ip, port)).unwrap())
 }
 
 /// A TCP connection from the pod's own address and `port` (0: any).
 pub(crate) fn connect(
-    pod: &Pod,
+    voice: Voice,
     port: u16,
     to: SocketAddr,
     limit: Duration,
 ) -> io::Result<TcpStream> {
-    pod.namespace.run(|| {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    voice.pod.namespace.run(|| {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
-        socket.bind(&SocketAddrV4::new(pod.ip, port).into())?;
+        socket.bind(&SocketAddr::new(voice.ip, port).into())?;
         socket.connect_timeout(&to.into(), limit)?;
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(LIMIT))?;
@@ -46,7 +65,7 @@ pub(crate) fn connect(
 }
 
 /// One TCP conversation with `bytes` each way; gives the address the server saw.
-pub(crate) fn converse_tcp(client: &Pod, server: &Pod, bytes: usize) -> IpAddr {
+pub(crate) fn converse_tcp(client: Voice, server: Voice, bytes: usize) -> IpAddr {
     let listener = listen(server, 0);
     let ours = connect(client, 0, listener.local_addr().unwrap(), LIMIT).unwrap();
     let (mut theirs, peer) = listener.accept().unwrap();
@@ -67,7 +86,7 @@ pub(crate) fn converse_tcp(client: &Pod, server: &Pod, bytes: usize) -> IpAddr {
 }
 
 /// One UDP question and answer; gives the address the server saw.
-pub(crate) fn converse_udp(client: &Pod, server: &Pod) -> IpAddr {
+pub(crate) fn converse_udp(client: Voice, server: Voice) -> IpAddr {
     let (asker, answerer) = (udp(client, 0), udp(server, 0));
     let mut buffer = [0; 64];
     asker.send_to(b"who am I?", answerer.local_addr().unwrap()).unwrap();
@@ -75,33 +94,51 @@ pub(crate) fn converse_udp(client: &Pod, server: &Pod) -> IpAddr {
     assert_eq!(&buffer[..length], b"who am I?");
     answerer.send_to(b"you", peer).unwrap();
     let (length, from) = asker.recv_from(&mut buffer).unwrap();
-    assert_eq!((&buffer[..length], from.ip()), (&b"you"[..], server.ip.into()));
+    assert_eq!((&buffer[..length], from.ip()), (&b"you"[..], server.ip));
     peer.ip()
 }
 
-/// One echo request; whether the answer came from `to` within `limit`.
-pub(crate) fn ping(client: &Pod, to: Ipv4Addr, limit: Duration) -> bool {
-    let icmp = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
-    let socket = client.namespace.run(icmp);
-    socket.set_read_timeout(Some(limit)).unwrap();
+/// An echo request; for IPv6, the kernel fills in the checksum.
+fn echo_request(to: IpAddr) -> Vec<u8> {
     let echo = IcmpEchoHeader { id: 0xa701, seq: 1 };
     let header = Icmpv4Header::with_checksum(Icmpv4Type::EchoRequest(echo), b"atoll");
-    let request = [&header.to_bytes()[..], b"atoll"].concat();
-    socket.send_to(&request, &SocketAddrV4::new(to, 0).into()).unwrap();
+    let mut request = [&header.to_bytes()[..], b"atoll"].concat();
+    if to.is_ipv6() {
+        request[0] = 128;
+    }
+    request
+}
+
+/// One echo request; whether the answer came from `to` within `limit`.
+pub(crate) fn ping(client: Voice, to: IpAddr, limit: Duration) -> bool {
+    let target = SocketAddr::new(to, 0);
+    let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+    let icmp = || Socket::new(Domain::for_address(target), Type::RAW, Some(protocol)).unwrap();
+    let socket = client.pod.namespace.run(icmp);
+    socket.bind(&SocketAddr::new(client.ip, 0).into()).unwrap();
+    socket.bind_device(Some(b"eth0")).unwrap();
+    socket.set_read_timeout(Some(limit)).unwrap();
+    let request = echo_request(to);
+    socket.send_to(&request, &target.into()).unwrap();
     let mut buffer = [MaybeUninit::uninit(); 256];
     while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-        let is_reply = length == 20 + request.len();
-        if is_reply && from.as_socket_ipv4().map(|from| *from.ip()) == Some(to) {
+        let has_size = length == request.len() + if to.is_ipv4() { 20 } else { 0 };
+        if has_size && from.as_socket().map(|from| from.ip()) == Some(to) {
             return true;
         }
     }
     false
 }
 
-/// All three; each server must see the client's own address.
-pub(crate) fn converse(client: &Pod, server: &Pod) {
-    let own = IpAddr::V4(client.ip);
-    assert_eq!(converse_tcp(client, server, 300_000), own);
-    assert_eq!(converse_udp(client, server), own);
+/// All three in one family; each server must see the client's own address.
+pub(crate) fn converse_in(client: Voice, server: Voice) {
+    assert_eq!(converse_tcp(client, server, 300_000), client.ip);
+    assert_eq!(converse_udp(client, server), client.ip);
     assert!(ping(client, server.ip, LIMIT), "{} did not answer the ping", server.ip);
+}
+
+/// All three in both families.
+pub(crate) fn converse(client: &Pod, server: &Pod) {
+    converse_in(client.v4(), server.v4());
+    converse_in(client.v6(), server.v6());
 }

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the loader tells the programs. */
+#pragma once
+
+#include <linux/types.h>
+
+volatile const __u32 OVERLAY_IFINDEX = 0;
+volatile const __u32 UNDERLAY_IPV4 = 0; /* host byte order */
+volatile const __u32 POD_MTU = 0;
