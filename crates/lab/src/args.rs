@@ -170,7 +170,7 @@ pub struct MatrixArgs {
     #[arg(long, value_enum)]
     pub expect: Option<Expectation>,
     /// How long each probe waits for its answer, in milliseconds.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 2000)]
     pub timeout_ms: u32,
 }
 

@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 use atoll_types::Label;
 use nix::sched::{CloneFlags, setns};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::ContainerArgs;
 use crate::home::{ContainerHome, Home, PodHome, PodRecord, read_json};
@@ -18,12 +19,20 @@ use crate::namespace;
 use crate::process::Process;
 use crate::shim::{self, Launch};
 
+/// The exit code for a command that cannot be run.
+const CANNOT_RUN: u8 = 127;
+
 /// Becomes `command`, inside the network namespace kept at `path`.
 pub(crate) fn become_inside(path: &Path, command: &[String]) -> anyhow::Result<ExitCode> {
     let (program, arguments) = command.split_first().context("no command was given")?;
     namespace::enter(path)?;
-    let error = Command::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("cannot run {program:?}"))
+    Ok(cannot_run(program, &Command::new(program).args(arguments).exec()))
+}
+
+/// Says so, with the exit code that shells have for it.
+fn cannot_run(program: &str, error: &std::io::Error) -> ExitCode {
+    eprintln!("atoll: cannot run {program:?}: {error}");
+    ExitCode::from(CANNOT_RUN)
 }
 
 /// Becomes `command`, inside a node's network namespace.
@@ -53,14 +62,17 @@ pub(crate) fn exec(whom: &ContainerArgs, command: &[String]) -> anyhow::Result<E
     let terminal = std::env::var("TERM").map(|kind| ("TERM".to_owned(), kind));
     let mut inside = tokio::process::Command::new(program);
     inside.args(arguments).env_clear().envs(launch.environment).envs(terminal);
-    let status = shim::on_this_thread(async move {
+    shim::on_this_thread(async move {
         // Ctrl-C is for the command; what it does with it decides.
-        let _interrupts =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-        let mut child = inside.spawn().with_context(|| format!("cannot run {program:?}"))?;
-        Ok(child.wait().await?)
-    })?;
-    Ok(ExitCode::from(shim::code_of(status).clamp(0, 255) as u8))
+        let _interrupts = signal(SignalKind::interrupt())?;
+        match inside.spawn() {
+            Ok(mut child) => {
+                let code = shim::code_of(child.wait().await?);
+                Ok(ExitCode::from(code.clamp(0, 255) as u8))
+            }
+            Err(error) => Ok(cannot_run(program, &error)),
+        }
+    })
 }
 
 /// The home of the pod that runs, or ran, under this name.
