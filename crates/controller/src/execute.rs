@@ -9,7 +9,7 @@ use atoll_model::{Action, Key, Target, Tone};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::response::Status;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Error, Resource};
+use kube::{Client, Error};
 use serde_json::{Value, json};
 
 use crate::kinds::{Known, reference, with_kind};
@@ -37,8 +37,7 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         Action::CreatePort(port) => create(client, port.as_ref()).await,
         Action::Delete(target) => delete(client, target).await,
         Action::SetFinalizers(target, finalizers) => {
-            let change = json!({"metadata": {"finalizers": finalizers}});
-            patch(client, target, Part::Object, change).await
+            set_finalizers(client, target, finalizers).await
         }
         Action::PlacePort(target, node) => {
             patch(client, target, Part::Object, json!({"spec": {"node": node}})).await
@@ -136,6 +135,25 @@ async fn delete(client: &Client, target: &Target) -> Result<Executed> {
     }
 }
 
+/// An object that is being deleted goes with its last finalizer; if others hold it, it stays.
+async fn set_finalizers(
+    client: &Client,
+    target: &Target,
+    finalizers: &[String],
+) -> Result<Executed> {
+    let change = json!({"metadata": {"finalizers": finalizers}});
+    let done = patch(client, target, Part::Object, change).await?;
+    let ends = done.news.iter().any(|news| match news {
+        News::There(seen) => seen.meta().deleting,
+        News::Gone(..) => true,
+    });
+    Ok(match (done.as_thought, ends, finalizers.is_empty()) {
+        (true, true, true) => Executed::as_thought([gone(target)]),
+        (true, true, false) => Executed::otherwise(done.news),
+        (true, false, _) | (false, _, _) => done,
+    })
+}
+
 /// Which part of an object is written.
 #[derive(Clone, Copy)]
 enum Part {
@@ -159,11 +177,10 @@ async fn patch(
             Part::Object => api.patch(&name.name, &params, &change).await,
             Part::Status => api.patch_status(&name.name, &params, &change).await,
         };
-        answer.map(|object| (settled(&object), object.meta().deletion_timestamp.is_some()))
+        answer.map(|object| settled(&object))
     });
     match answer {
-        Ok((news @ News::There(_), true)) => Ok(Executed::otherwise([news])),
-        Ok((news, _)) => Ok(Executed::as_thought([news])),
+        Ok(news) => Ok(Executed::as_thought([news])),
         Err(Error::Api(status)) => missed(client, target, status).await,
         Err(error) => Err(error),
     }

@@ -21,7 +21,7 @@ impl World {
         if now.moment < due {
             return Decision::nothing().and_again(due);
         }
-        let release = Action::Release(thing.clone(), claim.holder.clone());
+        let release = self.give_back(thing.clone(), &claim.holder);
         Decision::act(proof.into_iter().chain([release]))
     }
 

@@ -11,12 +11,12 @@ mod port;
 mod subnet;
 mod tenant;
 
-pub(crate) use pod::{Wait, port_names};
+pub(crate) use pod::{Waiting, port_names};
 
-use atoll_api::{FINALIZER, Reason};
+use atoll_api::{ClaimHolder, FINALIZER, Reason};
 
 use crate::action::{Action, Decision, Target, Tone};
-use crate::intent::{Kind, Meta};
+use crate::intent::{Kind, Meta, Thing};
 use crate::world::{Said, World};
 
 /// Puts our finalizer on an object.
@@ -33,6 +33,16 @@ fn let_go(kind: Kind, meta: &Meta) -> Action {
 }
 
 impl World {
+    /// Gives a thing back: right away where the claim is known, else after a look at it.
+    fn give_back(&self, thing: Thing, holder: &ClaimHolder) -> Action {
+        match self.claim_on(&thing) {
+            Some(claim) if claim.holder == *holder => {
+                Action::Delete(Target::new(Kind::Claim, &claim.meta))
+            }
+            Some(_) | None => Action::Release(thing, holder.clone()),
+        }
+    }
+
     /// Tells people about an object, unless that is what they were last told.
     fn say(&mut self, target: Target, reason: Reason, message: &str) -> Option<Action> {
         let said = Said { uid: target.uid.clone(), message: message.to_owned() };

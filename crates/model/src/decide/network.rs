@@ -298,8 +298,8 @@ impl World {
             return self.terminating(network, Reason::InUse, message, now);
         }
         Decision::act([
-            Action::Release(right, holder_of_id(id)),
-            Action::Release(Thing::NetworkId(id), holder_of_vpc(vpc)),
+            self.give_back(right, &holder_of_id(id)),
+            self.give_back(Thing::NetworkId(id), &holder_of_vpc(vpc)),
             farewell,
         ])
     }

@@ -14,9 +14,26 @@ use crate::world::{Now, World};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     /// The network.
-    pub(crate) network: NetworkName,
+    network: NetworkName,
     /// The address that somebody else has.
-    pub(crate) thing: Option<Thing>,
+    thing: Option<Thing>,
+}
+
+/// A pod that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    wait: Wait,
+    reason: Reason,
+    since: Moment,
+}
+
+/// How long something that mostly solves itself may last before people are told.
+fn patience(reason: Reason) -> Moment {
+    match reason {
+        Reason::NetworkNotFound => Moment::from_secs(1),
+        Reason::NetworkNotReady | Reason::SubnetNotReady => Moment::from_secs(5),
+        _ => Moment::ZERO,
+    }
 }
 
 /// Why a pod has no port yet.
@@ -30,13 +47,13 @@ pub(super) struct Complaint {
 impl World {
     pub(crate) fn decide_pod(&mut self, name: &ObjectName, now: &Now) -> Decision {
         let Some(pod) = self.pods.get(name).cloned() else { return Decision::nothing() };
-        self.stop_waiting(name);
+        let before = self.stop_waiting(name);
         if !pod.needs_port() {
             return Decision::nothing();
         }
         match self.next_port(&pod, now) {
             Ok(decision) => decision,
-            Err(complaint) => self.complain(&pod, complaint),
+            Err(complaint) => self.complain(&pod, complaint, before, now),
         }
     }
 
@@ -109,29 +126,45 @@ impl World {
         }
     }
 
-    fn complain(&mut self, pod: &Pod, complaint: Complaint) -> Decision {
+    fn complain(
+        &mut self,
+        pod: &Pod,
+        complaint: Complaint,
+        before: Option<Waiting>,
+        now: &Now,
+    ) -> Decision {
+        let same = before.filter(|waiting| waiting.reason == complaint.reason);
+        let since = same.map_or(now.moment, |waiting| waiting.since);
         if let Some(wait) = complaint.wait {
-            self.start_waiting(&pod.meta.name, *wait);
+            let reason = complaint.reason;
+            self.start_waiting(&pod.meta.name, Waiting { wait: *wait, reason, since });
+        }
+        let due = since + patience(complaint.reason);
+        if now.moment < due {
+            return Decision::nothing().and_again(due);
         }
         let target = Target::new(Kind::Pod, &pod.meta);
         let said = self.say(target, complaint.reason, &complaint.message);
         Decision { actions: said.into_iter().collect(), again: complaint.again }
     }
 
-    fn start_waiting(&mut self, pod: &ObjectName, wait: Wait) {
-        self.indexes.waiting_for_network.add(wait.network.clone(), pod.clone());
-        if let Some(thing) = &wait.thing {
+    fn start_waiting(&mut self, pod: &ObjectName, waiting: Waiting) {
+        let Wait { network, thing } = &waiting.wait;
+        self.indexes.waiting_for_network.add(network.clone(), pod.clone());
+        if let Some(thing) = thing {
             self.indexes.waiting_for_thing.add(thing.clone(), pod.clone());
         }
-        self.indexes.waits.insert(pod.clone(), wait);
+        self.indexes.waits.insert(pod.clone(), waiting);
     }
 
-    pub(crate) fn stop_waiting(&mut self, pod: &ObjectName) {
-        let Some(wait) = self.indexes.waits.remove(pod) else { return };
-        self.indexes.waiting_for_network.remove(&wait.network, pod);
-        if let Some(thing) = &wait.thing {
+    pub(crate) fn stop_waiting(&mut self, pod: &ObjectName) -> Option<Waiting> {
+        let waiting = self.indexes.waits.remove(pod)?;
+        let Wait { network, thing } = &waiting.wait;
+        self.indexes.waiting_for_network.remove(network, pod);
+        if let Some(thing) = thing {
             self.indexes.waiting_for_thing.remove(thing, pod);
         }
+        Some(waiting)
     }
 }
 

@@ -53,7 +53,7 @@ impl World {
         let mut things: Vec<Thing> = claimed.chain(port.addresses().map(Thing::Address)).collect();
         things.sort();
         things.dedup();
-        let releases = things.into_iter().map(|thing| Action::Release(thing, holder.clone()));
+        let releases = things.into_iter().map(|thing| self.give_back(thing, &holder));
         Decision::act([let_go(Kind::Port, &port.meta)].into_iter().chain(releases))
     }
 

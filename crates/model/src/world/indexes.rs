@@ -8,7 +8,7 @@ use atoll_types::{NetAddr, NetworkId, NetworkName};
 use super::groups::Groups;
 use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::allocate::Moment;
-use crate::decide::Wait;
+use crate::decide::Waiting;
 use crate::intent::{
     Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Indexes {
     pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,
     pub(crate) waiting_for_network: Groups<NetworkName, ObjectName>,
     pub(crate) waiting_for_thing: Groups<Thing, ObjectName>,
-    pub(crate) waits: HashMap<ObjectName, Wait>,
+    pub(crate) waits: HashMap<ObjectName, Waiting>,
 }
 
 impl Indexes {

@@ -171,12 +171,12 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        Scene::with_template(Template::None)
+        Scene::with_template(&Template::None)
     }
 
-    pub(crate) fn with_template(template: Template) -> Self {
+    pub(crate) fn with_template(template: &Template) -> Self {
         let cluster = Cluster::default();
-        let controller = Controller::start(&cluster, &template, Duration::ZERO);
+        let controller = Controller::start(&cluster, template, Duration::ZERO);
         Scene { cluster, controller }
     }
 

@@ -103,6 +103,8 @@ fn pods_that_are_none_of_ours_get_nothing() {
 fn a_pod_naming_a_network_that_does_not_exist_waits_for_it() {
     let mut scene = acme();
     scene.create(pod("shop/web", Some("later"), None));
+    assert!(said_of_pod(&scene, "shop/web").is_empty(), "it may still come");
+    scene.controller.wait(&mut scene.cluster, Duration::from_secs(2));
     let message = "network acme.later does not exist; the pod starts once it does";
     assert_eq!(said_of_pod(&scene, "shop/web"), [message]);
     change_pod(&mut scene, "shop/web", |_| {});
@@ -137,6 +139,7 @@ fn an_address_that_cannot_be_had_is_refused_with_the_reason() {
     scene.create(pod("shop/first", None, Some(r#"[{"ip": "10.0.0.5"}]"#)));
     let mut refused = |name: &str, nics: &str| {
         scene.create(pod(&format!("shop/{name}"), None, Some(nics)));
+        scene.controller.wait(&mut scene.cluster, Duration::from_secs(5));
         assert_eq!(ip(&scene, name), None);
         said_of_pod(&scene, &format!("shop/{name}"))[0].clone()
     };

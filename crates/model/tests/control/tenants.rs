@@ -81,7 +81,7 @@ fn a_default_network_that_its_tenant_deleted_is_not_made_again() {
 #[test]
 fn the_template_makes_the_default_network_of_a_tenant_that_says_nothing() {
     let template = "kind: Network\nspec: {type: vpc, tenant: mallory, cidrs: [10.9.0.0/16]}";
-    let mut scene = Scene::with_template(text(template));
+    let mut scene = Scene::with_template(&text(template));
     scene.create(tenant("acme", &[]));
     let network = scene.cluster.network("acme.default");
     assert_eq!((network.spec.tenant.as_str(), &network.spec.cidrs[0][..]), ("acme", "10.9.0.0/16"));
@@ -97,7 +97,7 @@ fn without_a_template_a_tenant_has_no_default_network() {
 
 #[test]
 fn a_malformed_template_is_said_once_and_used_when_it_is_right() {
-    let mut scene = Scene::with_template(text("kind: Pod"));
+    let mut scene = Scene::with_template(&text("kind: Pod"));
     scene.create(tenant("acme", &[]));
     let status = scene.cluster.tenant("acme").status.clone().unwrap();
     assert_eq!(status.phase, TenantPhase::Pending);

@@ -1,0 +1,10 @@
+//! The controller against an API server over TLS: the embedded one, or the cluster that
+//! `CONTRACT_KUBECONFIG` names.
+
+#![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
+
+mod networks;
+mod pods;
+mod restarts;
+mod subject;
+mod tenants;

@@ -1,0 +1,88 @@
+//! Controllers that are killed, and those that come after.
+
+use std::collections::BTreeMap;
+
+use atoll_api::{Claim, Network, Port, Subnet, Tenant};
+use atoll_controller::ControllerConfig;
+use kube::api::ListParams;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::subject::{Subject, eventually, hasty, make, pod, remove_pods};
+
+async fn versions<K>(subject: &Subject) -> BTreeMap<String, String>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let list = subject.all::<K>().list(&ListParams::default()).await.unwrap();
+    let version = |object: K| (object.name_any(), object.resource_version().unwrap());
+    list.into_iter().map(version).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_controller_writes_nothing_where_nothing_changed() {
+    let subject = Subject::new("calm").await;
+    let controller = subject.start(hasty());
+    let (acme, later) = (subject.unique("acme"), subject.unique("later"));
+    subject.make_tenant(&acme, "10.0.0.0/16").await;
+    make(&subject.pods(&acme), pod("web")).await;
+    subject.port_of(&acme, "web").await;
+    eventually(|| async {
+        let subnet = subject.all::<Subnet>().get(&format!("{acme}.default.10-0-0-0-16")).await;
+        subnet.unwrap().status.filter(|status| status.used == 1)
+    })
+    .await;
+    controller.stop().await;
+    let before = everything(&subject).await;
+
+    let _next = subject.start(hasty());
+    subject.make_tenant(&later, "10.0.0.0/16").await;
+    subject.network_in_phase(&format!("{later}.default"), "Active").await;
+    let after = everything(&subject).await;
+    for (name, version) in before {
+        assert_eq!(after.get(&name), Some(&version), "{name} was written");
+    }
+    subject.remove_tenant(&acme).await;
+    subject.remove_tenant(&later).await;
+}
+
+async fn everything(subject: &Subject) -> BTreeMap<String, String> {
+    let mut all = versions::<Tenant>(subject).await;
+    all.append(&mut versions::<Network>(subject).await);
+    all.append(&mut versions::<Subnet>(subject).await);
+    all.append(&mut versions::<Port>(subject).await);
+    all.append(&mut versions::<Claim>(subject).await);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controllers_killed_in_the_middle_lose_and_double_nothing() {
+    const PODS: usize = 60;
+    let subject = Subject::new("killed").await;
+    let acme = subject.unique("acme");
+    subject.make_tenant(&acme, "10.0.0.0/24").await;
+    let pods = subject.pods(&acme);
+    for number in 0..PODS {
+        make(&pods, pod(&format!("web-{number}"))).await;
+    }
+    for wanted in [1, PODS / 3, PODS / 2] {
+        let controller = subject.start(hasty());
+        eventually(|| async { (ports(&subject, &acme).await >= wanted).then_some(()) }).await;
+        controller.kill();
+    }
+    let _last = subject.start(ControllerConfig { claim_grace: 1, ..hasty() });
+    eventually(|| async { (ports(&subject, &acme).await == PODS).then_some(()) }).await;
+    eventually(|| async { (address_claims(&subject).await == PODS).then_some(()) }).await;
+    remove_pods(&pods).await;
+    eventually(|| async { (address_claims(&subject).await == 0).then_some(()) }).await;
+    subject.remove_tenant(&acme).await;
+}
+
+async fn ports(subject: &Subject, namespace: &str) -> usize {
+    subject.ports(namespace).list(&ListParams::default()).await.unwrap().items.len()
+}
+
+async fn address_claims(subject: &Subject) -> usize {
+    let claims = subject.claims().await;
+    claims.iter().filter(|claim| claim.name_any().starts_with("address.")).count()
+}
