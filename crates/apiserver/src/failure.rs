@@ -19,8 +19,7 @@ impl Cause {
     }
 
     pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Cause {
-        let shown = shown(value);
-        Cause::new("FieldValueInvalid", field, format!("Invalid value: {shown}: {why}"))
+        Cause::new("FieldValueInvalid", field, format!("Invalid value: {value}: {why}"))
     }
 
     pub(crate) fn required(field: &str, why: &str) -> Cause {
@@ -38,16 +37,8 @@ impl Cause {
 
     pub(crate) fn unsupported(field: &str, value: &Value, supported: &[String]) -> Cause {
         let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
-        let text = format!("Unsupported value: {}: supported values: {list}", shown(value));
+        let text = format!("Unsupported value: {value}: supported values: {list}");
         Cause::new("FieldValueNotSupported", field, text)
-    }
-}
-
-/// Values in messages: strings quoted, composites as JSON, as the real API prints them.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Object(_) | Value::Array(_) => format!("{:?}", value.to_string()),
-        other => other.to_string(),
     }
 }
 
@@ -193,6 +184,16 @@ impl Failure {
         failure
     }
 
+    /// What the real API answers without a reason.
+    pub(crate) fn unexplained(message: impl Into<String>) -> Failure {
+        Failure::new(500, "", message)
+    }
+
+    /// An option of the request that cannot be.
+    pub(crate) fn bad_option(options: &str, cause: Cause) -> Failure {
+        Failure::invalid(About { group: "meta.k8s.io", kind: options, name: "" }, &[cause])
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Failure {
         Failure::new(500, "InternalError", message)
     }
@@ -213,8 +214,11 @@ impl Failure {
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }

@@ -46,10 +46,7 @@ impl Selector {
         let fields = parse_fields(fields)?;
         for term in &fields {
             if !offers(resource, version, &term.path) {
-                return Err(Failure::bad_request(format!(
-                    "field label not supported: {}",
-                    term.path
-                )));
+                return Err(not_offered(version, &term.path));
             }
         }
         Ok(Selector { labels: parse_labels(labels)?, fields })
@@ -108,6 +105,16 @@ fn offers(resource: &Resource, version: &Version, path: &str) -> bool {
     path == "metadata.name"
         || path == "metadata.namespace" && resource.namespaced
         || version.selectable.iter().any(|offered| offered == path)
+}
+
+fn not_offered(version: &Version, path: &str) -> Failure {
+    Failure::bad_request(if version.selectable.is_empty() {
+        format!(
+            "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )
+    } else {
+        format!("field label not supported: {path}")
+    })
 }
 
 fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, Failure> {
@@ -188,7 +195,8 @@ fn parse_requirement(term: &str) -> Result<Requirement, Failure> {
         return Err(Failure::bad_request(format!(
             "unable to parse requirement: <nil>: Invalid value: {key:?}: name part must consist \
              of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-             alphanumeric character"
+             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+             validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )));
     }
     Ok(Requirement { key: key.to_owned(), operator })

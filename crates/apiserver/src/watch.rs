@@ -51,6 +51,11 @@ fn judge(change: &Change, selects: impl Fn(&Stored) -> bool) -> Option<Event> {
     }
 }
 
+/// The real API does not call a bad version of a watch a bad request.
+fn without_reason(failure: &Failure) -> Failure {
+    Failure::unexplained(failure.message.trim_start_matches("invalid resource version: "))
+}
+
 struct Watcher {
     api: Api,
     target: Target,
@@ -81,7 +86,8 @@ impl Api {
 
 impl Watcher {
     fn start(api: &Api, target: &Target, options: WatchOptions) -> Result<Watcher, Failure> {
-        let asked = parse_version(&options.resource_version)?;
+        let asked =
+            parse_version(&options.resource_version).map_err(|failure| without_reason(&failure))?;
         let feed = api.store.feed(&target.resource.collection);
         let now = Instant::now();
         let mut watcher = Watcher {

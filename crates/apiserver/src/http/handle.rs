@@ -263,14 +263,22 @@ impl Call<'_> {
     /// The object in the body.
     fn read(&self, body: &Bytes) -> Result<Value, Failure> {
         match self.media.as_str() {
-            "application/json" | "" => serde_json::from_slice(body).map_err(|error| {
-                Failure::bad_request(format!("the object provided is not valid JSON: {error}"))
-            }),
-            "application/yaml" => serde_yaml_ng::from_slice(body).map_err(|error| {
-                Failure::bad_request(format!("the object provided is not valid YAML: {error}"))
-            }),
+            "application/json" | "" => {
+                serde_json::from_slice(body).map_err(|error| self.unrecognized("json", &error))
+            }
+            "application/yaml" => {
+                serde_yaml_ng::from_slice(body).map_err(|error| self.unrecognized("yaml", &error))
+            }
             _ => Err(Failure::unsupported_media(BODY_TYPES)),
         }
+    }
+
+    fn unrecognized(&self, format: &str, error: &dyn std::fmt::Display) -> Failure {
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+             {format} parse error: {error}",
+            self.target.resource.kind
+        ))
     }
 
     /// The options in the body of a deletion, which may be missing.

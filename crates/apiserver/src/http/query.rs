@@ -1,6 +1,6 @@
 //! The query of a request, and the options of verbs in it.
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::registry::Nature;
 use crate::selector::Selector;
 use crate::table::Include;
@@ -8,7 +8,7 @@ use crate::verbs::{DeleteOptions, FieldValidation, ListOptions, Target, WriteOpt
 use crate::watch::WatchOptions;
 use axum::extract::Query as Pairs;
 use hyper::Uri;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The longest a watch lasts when the client sets no limit.
@@ -38,9 +38,7 @@ impl Query {
         match self.get(name) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Failure::bad_request(format!(
-                    "invalid value {text:?} for parameter {name}: not a number"
-                ))
+                Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
             }),
         }
     }
@@ -60,7 +58,9 @@ impl Query {
 
     pub(super) fn list(&self, target: &Target) -> Result<ListOptions, Failure> {
         if self.is_true("sendInitialEvents") {
-            return Err(Failure::bad_request("sendInitialEvents is forbidden for list"));
+            let cause =
+                Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+            return Err(Failure::bad_option("ListOptions", cause));
         }
         Ok(ListOptions {
             selector: self.selector(target)?,
@@ -75,9 +75,9 @@ impl Query {
         let timeout = self.number("timeoutSeconds")?.map(Duration::from_secs);
         let initial_events = self.is_true("sendInitialEvents");
         if initial_events && self.get("resourceVersionMatch") != "NotOlderThan" {
-            return Err(Failure::bad_request(
-                "resourceVersionMatch=NotOlderThan is required with sendInitialEvents",
-            ));
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            let cause = Cause::forbidden("resourceVersionMatch", why);
+            return Err(Failure::bad_option("ListOptions", cause));
         }
         Ok(WatchOptions {
             selector: self.selector(target)?,
@@ -101,9 +101,7 @@ impl Query {
         match self.get("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
-            other => Err(Failure::bad_request(format!(
-                "invalid dryRun {other:?}: the only supported value is \"All\""
-            ))),
+            other => Err(unsupported("dryRun", &json!([other]), &["All"])),
         }
     }
 
@@ -113,9 +111,11 @@ impl Query {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Ignore" => Ok(FieldValidation::Ignore),
             "Strict" => Ok(FieldValidation::Strict),
-            other => Err(Failure::bad_request(format!(
-                "invalid fieldValidation {other:?}: supported values are Ignore, Warn, Strict"
-            ))),
+            other => Err(unsupported(
+                "fieldValidation",
+                &json!(other),
+                &["", "Ignore", "Strict", "Warn"],
+            )),
         }
     }
 
@@ -131,10 +131,9 @@ impl Query {
             .as_deref()
             .filter(|policy| !matches!(*policy, "Orphan" | "Background" | "Foreground"))
         {
-            return Err(Failure::bad_request(format!(
-                "invalid propagationPolicy {other:?}: supported values are Orphan, Background, \
-                 Foreground"
-            )));
+            let policies = ["Foreground", "Background", "Orphan", "nil"].map(str::to_owned);
+            let cause = Cause::unsupported("propagationPolicy", &json!(other), &policies);
+            return Err(Failure::bad_option("DeleteOptions", cause));
         }
         let grace = match self.number("gracePeriodSeconds")? {
             Some(seconds) => i64::try_from(seconds).ok(),
@@ -160,6 +159,11 @@ impl Query {
     }
 }
 
+fn unsupported(field: &str, value: &Value, offered: &[&str]) -> Failure {
+    let offered: Vec<String> = offered.iter().map(|text| (*text).to_owned()).collect();
+    Failure::bad_option("CreateOptions", Cause::unsupported(field, value, &offered))
+}
+
 /// The old way to say `Orphan`.
 fn orphan_flag(body: &Value) -> Option<String> {
     let orphan = body.get("orphanDependents")?.as_bool()?;
@@ -169,7 +173,6 @@ fn orphan_flag(body: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn query(text: &str) -> Query {
         Query::parse(&format!("/x?{text}").parse().unwrap()).unwrap()
@@ -192,8 +195,8 @@ mod tests {
 
     #[test]
     fn values_that_are_not_offered_are_refused() {
-        assert_eq!(query("propagationPolicy=Now").delete(&Value::Null).unwrap_err().code, 400);
-        assert_eq!(query("dryRun=Some").delete(&Value::Null).unwrap_err().code, 400);
+        assert_eq!(query("propagationPolicy=Now").delete(&Value::Null).unwrap_err().code, 422);
+        assert_eq!(query("dryRun=Some").delete(&Value::Null).unwrap_err().code, 422);
         assert_eq!(query("gracePeriodSeconds=x").delete(&Value::Null).unwrap_err().code, 400);
     }
 

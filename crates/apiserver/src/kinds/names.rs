@@ -43,6 +43,12 @@ fn name(resource: &Resource, object: &Value) -> Option<Cause> {
     (!good).then(|| Cause::invalid("metadata.name", &name.into(), rule))
 }
 
+/// A complaint when the text is no DNS label.
+pub(super) fn label(field: &str, text: &str) -> Option<Cause> {
+    let good = is_dns_label(text) && text.len() <= 63;
+    (!good).then(|| Cause::invalid(field, &text.into(), LABEL_RULE))
+}
+
 fn is_dns_label(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')

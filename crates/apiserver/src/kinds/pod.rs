@@ -103,13 +103,23 @@ pub(super) fn validate(pod: &Value, old: Option<&Value>) -> Vec<Cause> {
         causes.push(Cause::required("spec.containers", ""));
     }
     for (index, container) in containers.into_iter().flatten().enumerate() {
-        for field in ["name", "image"] {
-            if text(container, field).is_empty() {
-                causes.push(Cause::required(&format!("spec.containers[{index}].{field}"), ""));
-            }
-        }
+        causes.extend(container_causes(container, &format!("spec.containers[{index}]")));
     }
     causes.extend(old.and_then(|old| changed_spec(pod, old)));
+    causes
+}
+
+fn container_causes(container: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let name = text(container, "name");
+    if name.is_empty() {
+        causes.push(Cause::required(&format!("{path}.name"), ""));
+    } else {
+        causes.extend(super::names::label(&format!("{path}.name"), name));
+    }
+    if text(container, "image").is_empty() {
+        causes.push(Cause::required(&format!("{path}.image"), ""));
+    }
     causes
 }
 

@@ -54,11 +54,12 @@ impl Patch {
     }
 }
 
-/// A failed test or path is the patch's fault, but about a well-formed request.
+/// A failed test or path is the patch's fault, but about a well-formed request. The real API does
+/// not say which operation failed; the log does.
 fn json_failure(error: &json_patch::PatchError) -> Failure {
-    let mut failure = Failure::bad_request(format!(
-        "the server rejected our request due to an error in our request: {error}"
-    ));
+    tracing::debug!(%error, "a JSON patch does not fit its object");
+    let message = "the server rejected our request due to an error in our request";
+    let mut failure = Failure::bad_request(message);
     failure.code = 422;
     failure.reason = "Invalid";
     failure

@@ -4,7 +4,8 @@ use super::{Additional, Node, Schema, join};
 use serde_json::{Map, Value};
 
 impl Schema {
-    /// Removes unknown fields from `value`; returns their paths.
+    /// Removes unknown fields from `value`, and nulls where none may be; returns the paths of the
+    /// unknown ones.
     pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         self.prune_at(&self.root, "", value, &mut unknown);
@@ -38,6 +39,10 @@ impl Schema {
                 unknown.push(join(path, field));
             }
             known
+        });
+        map.retain(|field, value| {
+            let field = self.field(node, field).map(|inner| self.resolve(inner));
+            !value.is_null() || field.is_none_or(|field| field.nullable || field.is_anything())
         });
         for (field, value) in map.iter_mut() {
             if let Some(inner) = self.field(node, field) {

@@ -37,12 +37,15 @@ fn cause(error: &ValidationError, root: &Value) -> Cause {
     }
 }
 
-/// The refused value: scalars as they are, composites by their type.
-fn shown(error: &ValidationError, root: &Value) -> String {
+/// The refused value by its type, as the real API shows it.
+fn shown(error: &ValidationError, root: &Value) -> &'static str {
     match follow(root, &error.field_path) {
-        Some(Value::Array(_)) => "\"array\"".to_owned(),
-        Some(Value::Object(_)) | None => "\"object\"".to_owned(),
-        Some(scalar) => scalar.to_string(),
+        Some(Value::Array(_)) => "\"array\"",
+        Some(Value::String(_)) => "\"string\"",
+        Some(Value::Bool(_)) => "\"boolean\"",
+        Some(Value::Number(number)) if number.is_f64() => "\"number\"",
+        Some(Value::Number(_)) => "\"integer\"",
+        Some(Value::Object(_) | Value::Null) | None => "\"object\"",
     }
 }
 
@@ -88,7 +91,7 @@ mod tests {
             messages(&value, None),
             [
                 "spec: Invalid value: \"object\": low must not exceed high",
-                "spec.cidr: Invalid value: \"x\": not a CIDR: x",
+                "spec.cidr: Invalid value: \"string\": not a CIDR: x",
             ]
         );
     }
@@ -98,6 +101,9 @@ mod tests {
         let old = json!({"spec": {"low": 1, "high": 1, "id": 7}});
         let new = json!({"spec": {"low": 1, "high": 1, "id": 8}});
         assert!(messages(&new, None).is_empty());
-        assert_eq!(messages(&new, Some(&old)), ["spec.id: Invalid value: 8: id never changes"]);
+        assert_eq!(
+            messages(&new, Some(&old)),
+            ["spec.id: Invalid value: \"integer\": id never changes"]
+        );
     }
 }

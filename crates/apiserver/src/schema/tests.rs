@@ -48,6 +48,13 @@ fn unknown_fields_are_dropped_and_named() {
 }
 
 #[test]
+fn nulls_are_dropped_where_none_may_be() {
+    let mut value = json!({"spec": {"cidrs": [], "mode": null, "free": {"any": null}}});
+    assert_eq!(network().prune(&mut value), Vec::<String>::new());
+    assert_eq!(value, json!({"spec": {"cidrs": [], "free": {"any": null}}}));
+}
+
+#[test]
 fn defaults_are_filled_also_inside_defaulted_objects() {
     let mut value = json!({"spec": {"cidrs": []}});
     network().fill_defaults(&mut value);

@@ -1,7 +1,7 @@
 //! Complaints of a schema about a value, worded as the real API words them.
 
 use super::node::{Junctors, Limits, ListType};
-use super::{Additional, Node, Schema, join};
+use super::{Node, Schema, join};
 use crate::failure::Cause;
 use serde_json::{Map, Value};
 
@@ -56,7 +56,7 @@ impl Check<'_> {
         }
         for (field, value) in map {
             if let Some(inner) = self.schema.field(node, field) {
-                self.visit(inner, &field_path(node, path, field), value);
+                self.visit(inner, &join(path, field), value);
             }
         }
     }
@@ -94,8 +94,8 @@ impl Check<'_> {
         match value {
             Value::Number(_) => self.check_number(limits, path, value),
             Value::String(text) => self.check_text(limits, path, value, text),
-            Value::Array(list) => self.check_count(limits, path, value, list.len() as u64),
-            Value::Object(map) => self.check_size(limits, path, value, map.len() as u64),
+            Value::Array(list) => self.check_count(limits, path, list.len() as u64),
+            Value::Object(map) => self.check_size(limits, path, map.len() as u64),
             _ => {}
         }
     }
@@ -145,9 +145,9 @@ impl Check<'_> {
         }
     }
 
-    fn check_count(&mut self, limits: &Limits, path: &str, value: &Value, count: u64) {
+    fn check_count(&mut self, limits: &Limits, path: &str, count: u64) {
         if let Some(least) = limits.min_items.filter(|least| count < *least) {
-            self.refuse(path, value, &format!("should have at least {least} items"));
+            self.refuse(path, &count.into(), &format!("should have at least {least} items"));
         }
         if let Some(most) = limits.max_items.filter(|most| count > *most) {
             let text = format!("Too many: {count}: must have at most {most} items");
@@ -155,9 +155,9 @@ impl Check<'_> {
         }
     }
 
-    fn check_size(&mut self, limits: &Limits, path: &str, value: &Value, count: u64) {
+    fn check_size(&mut self, limits: &Limits, path: &str, count: u64) {
         if let Some(least) = limits.min_properties.filter(|least| count < *least) {
-            self.refuse(path, value, &format!("should have at least {least} properties"));
+            self.refuse(path, &count.into(), &format!("should have at least {least} properties"));
         }
         if let Some(most) = limits.max_properties.filter(|most| count > *most) {
             let text = format!("Too many: {count}: must have at most {most} items");
@@ -187,17 +187,6 @@ impl Check<'_> {
         let mut check = Check { schema: self.schema, types_only: false, causes: Vec::new() };
         check.visit(node, "", value);
         check.causes.is_empty()
-    }
-}
-
-/// Map entries are written `path[key]`, as validation of additional properties does.
-fn field_path(node: &Node, path: &str, field: &str) -> String {
-    let is_entry =
-        !node.properties.contains_key(field) && matches!(node.additional, Additional::Of(_));
-    if is_entry {
-        format!("{path}[{field}]").trim_start_matches('.').to_owned()
-    } else {
-        join(path, field)
     }
 }
 

@@ -81,16 +81,15 @@ impl Api {
         address: Ipv4Addr,
     ) -> Result<Ipv4Addr, Failure> {
         let refuse = |why: &str| {
-            let cause = Cause::invalid("spec.clusterIPs", &serde_json::json!([address]), why);
+            let why = format!("failed to allocate IP {address}: {why}");
+            let cause = Cause::invalid("spec.clusterIPs", &serde_json::json!([address]), &why);
             Failure::invalid(target.about_kind(object::name(service)), &[cause])
         };
         if !Addresses::in_range(address) {
-            return Err(refuse(
-                "failed to allocate IP: the provided IP is not in the valid range 10.96.0.0/16",
-            ));
+            return Err(refuse("the provided network does not match the current range"));
         }
         if !self.addresses().take(address) {
-            return Err(refuse("failed to allocate IP: provided IP is already allocated"));
+            return Err(refuse("provided IP is already allocated"));
         }
         Ok(address)
     }
@@ -121,7 +120,7 @@ fn with_some_name(object: &Value) -> Value {
 
 fn check_metadata(target: &Target, object: &mut Value) -> Result<(), Failure> {
     if !object::meta(object, "resourceVersion").is_empty() {
-        return Err(Failure::bad_request(
+        return Err(Failure::unexplained(
             "resourceVersion should not be set on objects to be created",
         ));
     }

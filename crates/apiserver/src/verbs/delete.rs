@@ -97,16 +97,21 @@ fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), Failure> {
     let checks = [
-        ("UID", &options.uid, object::uid(current)),
-        ("ResourceVersion", &options.resource_version, object::meta(current, "resourceVersion")),
+        ("UID", &options.uid, object::uid(current), "deleted and then recreated"),
+        (
+            "ResourceVersion",
+            &options.resource_version,
+            object::meta(current, "resourceVersion"),
+            "modified",
+        ),
     ];
-    for (what, wanted, found) in checks {
+    for (what, wanted, found, perhaps) in checks {
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
             let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: \
-                 {found}"
+                "the {what} in the precondition ({wanted}) does not match the {what} in record \
+                 ({found}). The object might have been {perhaps}"
             );
-            return Err(Failure::conflict(target.about(), &why));
+            return Err(Failure::conflict(target.about_kind(&target.name), &why));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! and, once complete, does it keep every rule. The last part of a write before the store.
 
 use super::{FieldValidation, Target, view};
-use crate::failure::{Cause, Failure};
+use crate::failure::{About, Cause, Failure};
 use crate::kinds;
 use crate::object;
 use crate::registry::Nature;
@@ -21,45 +21,60 @@ pub(super) fn take(
     check_types(target, &value)?;
     let unknown = target.version().schema.prune(&mut value);
     let metadata = unknown_metadata(target, &value);
-    let warnings = judge_unknown(&[unknown, metadata].concat(), strictness)?;
+    let warnings = judge_unknown(target, &[metadata, unknown].concat(), strictness)?;
     Ok((view::to_storage(target, value), warnings))
 }
 
 /// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.
 fn check_kind(target: &Target, value: &mut Value) -> Result<(), Failure> {
+    let kind = &target.resource.kind;
     if !value.is_object() {
-        return Err(Failure::bad_request("the body of the request must be an object"));
+        return Err(Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get \
+             version/kind; json parse error: the value is not an object"
+        )));
     }
-    let wanted = [("apiVersion", target.api_version()), ("kind", target.resource.kind.clone())];
-    for (field, wanted) in wanted {
+    for (field, wanted) in [("kind", kind.clone()), ("apiVersion", target.api_version())] {
         let given = value.get(field).and_then(Value::as_str).unwrap_or("");
-        if given.is_empty() && target.resource.nature == Nature::Builtin {
-            value[field] = wanted.into();
-        } else if given.is_empty() {
-            return Err(Failure::bad_request(format!(
-                "Object '{field}' is missing in the request"
-            )));
-        } else if given != wanted {
-            return Err(wrong_kind(target, value));
+        if given == wanted {
+            continue;
+        }
+        match (given.is_empty(), target.resource.nature) {
+            (true, Nature::Builtin) => value[field] = wanted.into(),
+            (true, Nature::Custom) => return Err(missing_kind(kind, field, value)),
+            (false, _) => return Err(wrong_kind(target, value)),
         }
     }
     Ok(())
 }
 
-fn wrong_kind(target: &Target, value: &Value) -> Failure {
-    let given = object::text(value, "apiVersion");
-    let kind = object::text(value, "kind");
-    if given == target.api_version() {
-        let wanted = &target.resource.kind;
-        return Failure::bad_request(format!(
-            "{kind} in version {given:?} cannot be handled as a {wanted}: no kind {kind:?} is \
-             expected here"
-        ));
-    }
+fn missing_kind(kind: &str, field: &str, value: &Value) -> Failure {
+    let name = if field == "kind" { "Kind" } else { field };
     Failure::bad_request(format!(
-        "the API version in the data ({given}) does not match the expected API version ({})",
-        target.api_version()
+        "the object provided is unrecognized (must be of type {kind}): Object '{name}' is missing \
+         in '{value}'"
     ))
+}
+
+fn wrong_kind(target: &Target, value: &Value) -> Failure {
+    let (version, kind) = (object::text(value, "apiVersion"), object::text(value, "kind"));
+    let wanted = &target.resource.kind;
+    let short = version.rsplit('/').next().unwrap_or(version);
+    match target.resource.nature {
+        Nature::Custom if version != target.api_version() => Failure::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            target.api_version()
+        )),
+        Nature::Custom => {
+            let about = About { group: &target.resource.group, kind, name: object::name(value) };
+            let why = format!("must be {wanted}");
+            Failure::invalid(about, &[Cause::invalid("kind", &kind.into(), &why)])
+        }
+        Nature::Builtin => Failure::bad_request(format!(
+            "{kind} in version {short:?} cannot be handled as a {wanted}: no kind {kind:?} is \
+             registered for version {version:?} here"
+        )),
+    }
 }
 
 /// Built-in kinds are decoded into types first, so a wrong type is a bad request there.
@@ -69,14 +84,15 @@ fn check_types(target: &Target, value: &Value) -> Result<(), Failure> {
     }
     match target.version().schema.type_errors(value).first() {
         None => Ok(()),
-        Some(cause) => Err(Failure::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: {}: {}",
-            cause.field,
-            cause.message,
-            kind = target.resource.kind,
-            version = target.version().name,
-        ))),
+        Some(cause) => Err(undecodable(target, &cause.message)),
     }
+}
+
+fn undecodable(target: &Target, why: &str) -> Failure {
+    let (kind, version) = (&target.resource.kind, &target.version().name);
+    Failure::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+    ))
 }
 
 /// Custom resources have free metadata in their schemas; its fields are known all the same.
@@ -108,7 +124,11 @@ fn unknown_metadata(target: &Target, value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn judge_unknown(unknown: &[String], strictness: FieldValidation) -> Result<Vec<String>, Failure> {
+fn judge_unknown(
+    target: &Target,
+    unknown: &[String],
+    strictness: FieldValidation,
+) -> Result<Vec<String>, Failure> {
     let complaints: Vec<String> =
         unknown.iter().take(NAMED).map(|path| format!("unknown field {path:?}")).collect();
     match strictness {
@@ -116,7 +136,7 @@ fn judge_unknown(unknown: &[String], strictness: FieldValidation) -> Result<Vec<
         FieldValidation::Warn => Ok(complaints),
         FieldValidation::Strict if complaints.is_empty() => Ok(complaints),
         FieldValidation::Strict => {
-            Err(Failure::bad_request(format!("strict decoding error: {}", complaints.join(", "))))
+            Err(undecodable(target, &format!("strict decoding error: {}", complaints.join(", "))))
         }
     }
 }
@@ -150,6 +170,14 @@ pub(super) fn validate(
 /// CEL rules are asked only of objects whose structure is sound, as the real API does.
 fn custom_causes(target: &Target, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let schema = &target.version().schema;
-    let causes = schema.validate(object);
-    if causes.is_empty() { schema.broken_rules(object, old) } else { causes }
+    let mut causes = schema.validate(object);
+    if causes.is_empty() {
+        return schema.broken_rules(object, old);
+    }
+    if schema.rules().is_some() {
+        let why = "some validation rules were not checked because the object was invalid; correct \
+                   the existing errors to complete validation";
+        causes.push(Cause::invalid("<nil>", &Value::Null, why));
+    }
+    causes
 }

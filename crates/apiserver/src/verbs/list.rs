@@ -44,7 +44,11 @@ impl Bookmark {
             .decode(token)
             .ok()
             .and_then(|json| serde_json::from_slice(&json).ok())
-            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made here"))
+            .ok_or_else(|| {
+                Failure::bad_request(
+                    "invalid continue token: continue key is not valid: it was not made here",
+                )
+            })
     }
 
     fn token(&self) -> String {
@@ -125,15 +129,17 @@ pub(crate) fn parse_version(text: &str) -> Result<u64, Failure> {
     }
     text.parse().map_err(|_| {
         Failure::bad_request(format!(
-            "invalid resource version: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+             strconv.ParseUint: parsing {text:?}: invalid syntax"
         ))
     })
 }
 
 /// A version of the future: the client speaks of another life of this server.
 fn too_new(asked: u64, current: u64) -> Failure {
-    let mut failure =
-        Failure::expired(format!("Too large resource version: {asked}, current: {current}"));
+    let mut failure = Failure::expired(format!(
+        "Timeout: Too large resource version: {asked}, current: {current}"
+    ));
     failure.code = 504;
     failure.reason = "Timeout";
     failure.add_causes(&[crate::failure::Cause::new(
@@ -141,6 +147,9 @@ fn too_new(asked: u64, current: u64) -> Failure {
         "",
         "Too large resource version",
     )]);
+    if let Some(details) = &mut failure.details {
+        details["retryAfterSeconds"] = 1.into();
+    }
     failure
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Api, Target, WriteOptions, Written, create, intake, view};
 use crate::clock;
-use crate::failure::{About, Cause, Failure};
+use crate::failure::{Cause, Failure};
 use crate::kinds;
 use crate::object;
 use crate::patch::Patch;
@@ -78,8 +78,7 @@ fn check_patch_options(patch: &Patch, options: &WriteOptions) -> Result<(), Fail
         }
         _ => return Ok(()),
     };
-    let about = About { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
-    Err(Failure::invalid(about, &[cause]))
+    Err(Failure::bad_option("PatchOptions", cause))
 }
 
 fn current(tx: &Transaction<'_>, target: &Target) -> Result<Arc<Stored>, Failure> {
@@ -109,7 +108,13 @@ fn patch_in(
 /// Name and namespace in the body must be those of the path.
 fn check_identity(target: &Target, object: &Value) -> Result<(), Failure> {
     let (name, namespace) = (object::name(object), object::namespace(object));
-    if !name.is_empty() && name != target.name {
+    if name.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        )));
+    }
+    if name != target.name {
         return Err(Failure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
@@ -166,7 +171,7 @@ fn check_version(target: &Target, old: &Value, new: &Value) -> Result<(), Failur
             "metadata.resourceVersion",
             format!("Invalid value: 0: {why}"),
         );
-        return Err(Failure::invalid(target.about_kind(&target.name), &[cause]));
+        return Err(Failure::invalid(target.about(), &[cause]));
     }
     if !given.is_empty() && given != object::meta(old, "resourceVersion") {
         return Err(Failure::stale(target.about()));

@@ -116,7 +116,7 @@ async fn an_invalid_object_is_refused_with_every_field_named() {
     let mut fields: Vec<_> =
         status.details.unwrap().causes.into_iter().map(|cause| cause.field).collect();
     fields.sort();
-    assert_eq!(fields, ["spec.cidrs[1]", "spec.mode", "spec.size"]);
+    assert_eq!(fields, ["<nil>", "spec.cidrs[1]", "spec.mode", "spec.size"]);
     assert!(status.message.contains("spec.cidrs[1]: Invalid value: \"abc\""), "{}", status.message);
     assert!(
         status
@@ -133,7 +133,7 @@ async fn a_missing_field_is_required() {
     let custom = Custom::new().await;
     let status = refusal(custom.create("a", json!({})).await);
     assert_eq!(status.details.unwrap().causes[0].reason, "FieldValueRequired");
-    assert!(status.message.ends_with("spec.tenant: Required value"), "{}", status.message);
+    assert!(status.message.contains("spec.tenant: Required value"), "{}", status.message);
     custom.end().await;
 }
 
@@ -142,8 +142,7 @@ async fn rules_hold_for_new_objects_and_for_changes() {
     let custom = Custom::new().await;
     let status = refusal(custom.create("a", json!({"tenant": "x", "low": 9, "high": 1})).await);
     assert!(
-        status.message.contains("spec: Invalid value: \"object\": low must not exceed high")
-            || status.message.contains("low must not exceed high"),
+        status.message.ends_with("spec: Invalid value: \"object\": low must not exceed high"),
         "{}",
         status.message
     );
@@ -152,7 +151,7 @@ async fn rules_hold_for_new_objects_and_for_changes() {
     let status =
         refusal(custom.api.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await);
     assert!(
-        status.message.contains("spec.tenant: Invalid value: \"globex\": tenant is immutable"),
+        status.message.contains("spec.tenant: Invalid value: \"string\": tenant is immutable"),
         "{}",
         status.message
     );

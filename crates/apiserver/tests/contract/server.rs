@@ -2,7 +2,7 @@
 
 use atoll_apiserver::{ApiConfig, ApiServer};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::api::{Api, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::net::TcpListener;
@@ -133,17 +133,12 @@ impl Subject {
 }
 
 impl Drop for Subject {
-    /// Asks for the namespace to go; the end of the process need not wait for it.
+    /// Asks a server that others use for the namespace to go; nobody need wait for it.
     fn drop(&mut self) {
-        let (namespaces, name) = (self.namespaces(), self.namespace.clone());
-        if is_embedded() {
-            return;
+        if !is_embedded() {
+            let _ =
+                self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"], None);
         }
-        let asking = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().unwrap();
-            let _ = runtime.block_on(namespaces.delete(&name, &DeleteParams::default()));
-        });
-        let _ = asking.join();
     }
 }
 

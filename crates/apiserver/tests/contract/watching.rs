@@ -112,13 +112,15 @@ async fn initial_events_end_with_a_marked_bookmark() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_no_number_is_a_bad_request() {
+async fn a_version_that_is_no_number_is_refused() {
     let subject = Subject::new().await;
     let api = subject.api::<ConfigMap>();
     let Err(error) = api.watch(&WatchParams::default(), "x").await else {
         panic!("the watch began");
     };
-    assert_eq!(refusal::<()>(Err(error)).code, 400);
+    assert_eq!(refusal::<()>(Err(error)).code, 500);
+    let params = ListParams::default().at("x");
+    assert_eq!(refusal(api.list(&params).await).code, 400);
 }
 
 #[tokio::test]
