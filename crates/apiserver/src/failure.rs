@@ -145,6 +145,13 @@ impl Failure {
         Failure::new(409, "Conflict", message).about(about)
     }
 
+    /// A server-side apply that would take fields from others.
+    pub(crate) fn apply_conflict(message: String, causes: &[Cause]) -> Failure {
+        let mut failure = Failure::new(409, "Conflict", message);
+        failure.add_causes(causes);
+        failure
+    }
+
     pub(crate) fn stale(about: About<'_>) -> Failure {
         Failure::conflict(
             about,

@@ -83,6 +83,12 @@ fn content_type(request: &Request<Body>) -> String {
     media.trim().to_ascii_lowercase()
 }
 
+/// `kubectl` of `kubectl/v1.34 (linux/amd64)`.
+fn agent(request: &Request<Body>) -> String {
+    let value = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    value.unwrap_or("").split('/').next().unwrap_or("").chars().take(128).collect()
+}
+
 /// A request about objects, parsed.
 struct Call<'a> {
     api: &'a Api,
@@ -90,6 +96,8 @@ struct Call<'a> {
     query: Query,
     style: Style,
     media: String,
+    /// The first word of the client's own name.
+    agent: String,
 }
 
 async fn handle_object(
@@ -102,7 +110,8 @@ async fn handle_object(
     let form = accept::negotiate(accepted(&request))?;
     let style = Style { form, include: query.include() };
     let media = content_type(&request);
-    let call = Call { api, target, query, style, media };
+    let agent = agent(&request);
+    let call = Call { api, target, query, style, media, agent };
     let method = request.method().clone();
     let body = axum::body::to_bytes(request.into_body(), BODY_LIMIT)
         .await
@@ -249,7 +258,7 @@ impl Call<'_> {
     }
 
     fn options(&self) -> Result<WriteOptions, Failure> {
-        self.query.write(&self.target)
+        self.query.write(&self.target, &self.agent)
     }
 
     fn written(&self, written: &Written) -> Response<Body> {

@@ -88,10 +88,13 @@ impl Query {
         })
     }
 
-    pub(super) fn write(&self, target: &Target) -> Result<WriteOptions, Failure> {
+    /// Options of a write; `agent` stands in for a manager that is not named.
+    pub(super) fn write(&self, target: &Target, agent: &str) -> Result<WriteOptions, Failure> {
+        let named = self.get("fieldManager");
         Ok(WriteOptions {
             dry_run: self.dry_run()?,
-            field_manager: self.get("fieldManager").to_owned(),
+            field_manager: if named.is_empty() { agent } else { named }.to_owned(),
+            names_manager: !named.is_empty(),
             field_validation: self.field_validation(target)?,
             force: self.is_true("force"),
         })

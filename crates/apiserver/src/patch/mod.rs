@@ -1,7 +1,11 @@
 //! The four ways to patch an object, each a pure function from an object to the patched one.
 
 mod apply;
+mod fields;
+mod managers;
 mod strategic;
+
+pub(crate) use managers::{Writer, apply_configuration, note_update};
 
 use crate::failure::Failure;
 use crate::schema::Schema;
@@ -75,5 +79,7 @@ fn object(body: &[u8]) -> Result<Value, Failure> {
     }
 }
 
+#[cfg(test)]
+mod ownership_tests;
 #[cfg(test)]
 mod tests;

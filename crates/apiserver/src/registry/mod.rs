@@ -71,6 +71,11 @@ impl Resource {
         self.versions.iter().find(|version| version.name == name)
     }
 
+    /// The version objects are kept in; the first one when it is not served.
+    pub(crate) fn storage(&self) -> &Version {
+        self.version(&self.storage_version).unwrap_or(&self.versions[0])
+    }
+
     /// `v1` or `group/v1`.
     pub(crate) fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }

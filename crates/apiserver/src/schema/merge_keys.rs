@@ -71,6 +71,12 @@ const ATOMIC_DEFINITIONS: &[&str] = &[
     "io.k8s.api.core.v1.ConfigMapKeySelector",
 ];
 
+/// Keys of list items that may be left out.
+const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
+    ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
+    ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
+];
+
 /// Definitions whose JSON may be anything.
 const ANYTHING: &[&str] = &[
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
@@ -98,6 +104,9 @@ pub(crate) fn annotate(definitions: &mut Definitions) {
     }
     for (definition, field) in ATOMIC_MAPS {
         edit(definitions, definition, field, |node| node.atomic_map = true);
+    }
+    for (definition, field, default) in KEY_DEFAULTS {
+        edit(definitions, definition, field, |node| node.default = Some((*default).into()));
     }
     for definition in ATOMIC_DEFINITIONS {
         if let Some(node) = definitions.get_mut(*definition) {

@@ -104,13 +104,25 @@ fn has_rules(raw: &Value) -> bool {
 /// Fields that every object has and no CRD schema needs to name.
 pub(super) fn object_fields() -> Map<String, Value> {
     let text = serde_json::json!({"type": "string"});
-    let any = serde_json::json!({
+    let metadata = serde_json::json!({
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+            "finalizers": {
+                "type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"},
+            },
+            "ownerReferences": {
+                "type": "array", "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+                "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            },
+        },
     });
     Map::from_iter([
         ("apiVersion".to_owned(), text.clone()),
         ("kind".to_owned(), text),
-        ("metadata".to_owned(), any),
+        ("metadata".to_owned(), metadata),
     ])
 }
 

@@ -106,13 +106,17 @@ impl Node {
         })
     }
 
-    /// Adds `apiVersion`, `kind` and `metadata`, keeping what the schema itself says about them.
+    /// Adds `apiVersion`, `kind` and `metadata`; of what the schema itself says about metadata,
+    /// only limits on the name count, as in the real API.
     pub(super) fn add_object_fields(&mut self) {
         for (field, raw) in super::object_fields() {
-            if let Ok(node) = Node::parse(&raw) {
-                let known = self.properties.entry(field).or_insert_with(|| node.clone());
-                known.preserve_unknown |= node.preserve_unknown;
+            let Ok(mut node) = Node::parse(&raw) else { continue };
+            if let Some(name) =
+                self.properties.get_mut(&field).and_then(|own| own.properties.remove("name"))
+            {
+                node.properties.insert("name".to_owned(), name);
             }
+            self.properties.insert(field, node);
         }
     }
 

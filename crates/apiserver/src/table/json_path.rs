@@ -50,7 +50,10 @@ fn holds(item: &Value, field: &[String], equals: &str) -> bool {
     let found = field.iter().try_fold(item, |value, step| value.get(step));
     match found {
         Some(Value::String(text)) => text == equals,
-        Some(other) => *other == equals,
+        Some(other) => {
+            let text = other.to_string();
+            text == equals
+        }
         None => false,
     }
 }

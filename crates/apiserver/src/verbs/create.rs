@@ -5,6 +5,7 @@ use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::kinds::{self, Addresses};
 use crate::object;
+use crate::patch::note_update;
 use crate::store::{Key, Stored, Transaction};
 use serde_json::Value;
 use std::net::Ipv4Addr;
@@ -21,7 +22,8 @@ impl Api {
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
         let (object, warnings) = intake::take(target, body, options.field_validation)?;
-        let object = prepare(target, object)?;
+        let mut object = prepare(target, object)?;
+        note_creation(target, &mut object, options);
         let (api, target, options) = (self.clone(), target.clone(), options.clone());
         let object =
             self.store.transact(move |tx| api.create_in(tx, &target, object, &options)).await?;
@@ -106,6 +108,15 @@ pub(crate) fn prepare(target: &Target, mut object: Value) -> Result<Value, Failu
     kinds::prepare_new(&target.resource, &mut object, clock::now());
     intake::validate(target, &with_some_name(&object), None)?;
     Ok(object)
+}
+
+/// Notes who created the object. What the server filled in counts as the writer's, too.
+fn note_creation(target: &Target, object: &mut Value, options: &WriteOptions) {
+    object::metadata_mut(object).remove("managedFields");
+    let (api_version, now) = (target.api_version(), clock::seconds(clock::now()));
+    let writer = options.writer(target, &api_version, &now);
+    let schema = &target.resource.storage().schema;
+    note_update(schema, &Value::Null, object, &writer);
 }
 
 /// The name is made later; validation sees one of the right shape.

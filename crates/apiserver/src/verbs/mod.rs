@@ -19,6 +19,8 @@ pub(crate) use view::present;
 
 use crate::failure::Failure;
 use crate::kinds::Addresses;
+use crate::patch::Writer;
+use crate::registry::Nature;
 use crate::registry::Registry;
 use crate::store::{Store, Stored};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +49,10 @@ pub(crate) enum FieldValidation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
+    /// Who writes; empty when the request does not say and has no agent to guess from.
     pub(crate) field_manager: String,
+    /// Whether the request itself names the manager.
+    pub(crate) names_manager: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
 }
@@ -58,6 +63,19 @@ pub(crate) struct Written {
     pub(crate) object: Arc<Stored>,
     pub(crate) created: bool,
     pub(crate) warnings: Vec<String>,
+}
+
+impl WriteOptions {
+    /// How the writer appears in the managed fields of the target.
+    fn writer<'a>(&'a self, target: &'a Target, api_version: &'a str, now: &'a str) -> Writer<'a> {
+        Writer {
+            manager: if self.field_manager.is_empty() { "unknown" } else { &self.field_manager },
+            subresource: target.subresource.as_deref().unwrap_or(""),
+            api_version,
+            now,
+            custom: target.resource.nature == Nature::Custom,
+        }
+    }
 }
 
 impl Api {

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::kinds;
 use crate::object;
-use crate::patch::Patch;
+use crate::patch::{Patch, apply_configuration, note_update};
 use crate::registry::Nature;
 use crate::store::{Stored, Transaction};
 use serde_json::Value;
@@ -60,17 +60,55 @@ impl Api {
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
         let (object, warnings) = intake::take(target, applied.clone(), options.field_validation)?;
-        check_identity(target, &object)?;
-        let object = create::prepare(target, object)?;
+        check_applied(target, &object)?;
+        let owned = apply_to(target, &Value::Null, &object, options)?;
+        let object = create::prepare(target, owned)?;
         let object = self.create_in(tx, target, object, options)?;
         Ok(Written { object, created: true, warnings })
     }
 }
 
+/// Who applies does not say who owns what; the server does.
+fn check_applied(target: &Target, object: &Value) -> Result<(), Failure> {
+    check_identity(target, object)?;
+    if object::metadata(object).contains_key("managedFields") {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(())
+}
+
+/// The live object, in storage form, with the configuration applied to it.
+fn apply_to(
+    target: &Target,
+    live: &Value,
+    applied: &Value,
+    options: &WriteOptions,
+) -> Result<Value, Failure> {
+    let (api_version, now) = (target.api_version(), clock::seconds(clock::now()));
+    let writer = options.writer(target, &api_version, &now);
+    let applied = only_own_part(target, applied.clone());
+    let schema = &target.resource.storage().schema;
+    apply_configuration(schema, live, &applied, &writer, options.force)
+}
+
+/// What can be applied through this endpoint: the status, or everything else.
+fn only_own_part(target: &Target, mut applied: Value) -> Value {
+    let has_status = target.version().status_subresource;
+    if let Some(map) = applied.as_object_mut().filter(|_| has_status) {
+        map.retain(|field, _| match field.as_str() {
+            "apiVersion" | "kind" => true,
+            "metadata" => !target.is_status(),
+            "status" => target.is_status(),
+            _ => !target.is_status(),
+        });
+    }
+    applied
+}
+
 /// An apply needs to know who applies; only an apply can be forced.
 fn check_patch_options(patch: &Patch, options: &WriteOptions) -> Result<(), Failure> {
     let cause = match (patch, options) {
-        (Patch::Apply(_), options) if options.field_manager.is_empty() => {
+        (Patch::Apply(_), options) if !options.names_manager => {
             Cause::required("fieldManager", "is required for apply patch")
         }
         (Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_), options) if options.force => {
@@ -97,11 +135,31 @@ fn patch_in(
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
         ));
     }
+    if let Patch::Apply(applied) = patch {
+        return apply_in(tx, target, current, applied, options);
+    }
     let shown = view::from_storage(target, &current.value);
     let patched = patch.apply_to(&shown, &target.version().schema)?;
     let (object, warnings) = intake::take(target, patched, options.field_validation)?;
     check_identity(target, &object)?;
     let object = change_in(tx, target, current, object, options)?;
+    Ok(Written { object, created: false, warnings })
+}
+
+fn apply_in(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    current: &Arc<Stored>,
+    applied: &Value,
+    options: &WriteOptions,
+) -> Result<Written, Failure> {
+    let (applied, warnings) = intake::take(target, applied.clone(), options.field_validation)?;
+    check_applied(target, &applied)?;
+    check_version(target, &current.value, &applied, false)?;
+    let mut object = apply_to(target, &current.value, &applied, options)?;
+    keep_server_metadata(&current.value, &mut object);
+    complete(target, &current.value, &mut object);
+    let object = write_in(tx, target, current, object, options)?;
     Ok(Written { object, created: false, warnings })
 }
 
@@ -128,22 +186,41 @@ fn check_identity(target: &Target, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the new form of an object, in storage form, with all that an update implies.
+/// Writes the new form of an object, in storage form, and notes who changed what.
 pub(crate) fn change_in(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    current: &Arc<Stored>,
+    object: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Stored>, Failure> {
+    check_version(target, &current.value, &object, true)?;
+    let mut object = only_addressed_part(target, &current.value, object);
+    keep_server_metadata(&current.value, &mut object);
+    complete(target, &current.value, &mut object);
+    let (api_version, now) = (target.api_version(), clock::seconds(clock::now()));
+    let writer = options.writer(target, &api_version, &now);
+    note_update(&target.resource.storage().schema, &current.value, &mut object, &writer);
+    write_in(tx, target, current, object, options)
+}
+
+/// Fills in what the server decides.
+fn complete(target: &Target, old: &Value, object: &mut Value) {
+    if !target.is_status() {
+        intake::complete(target, object);
+        kinds::prepare_change(&target.resource, object, old, clock::now());
+    }
+}
+
+/// The end of every change: the rules, the generation, and the write, if there is anything new.
+fn write_in(
     tx: &mut Transaction<'_>,
     target: &Target,
     current: &Arc<Stored>,
     mut object: Value,
     options: &WriteOptions,
 ) -> Result<Arc<Stored>, Failure> {
-    check_version(target, &current.value, &object)?;
     let old = &current.value;
-    object = only_addressed_part(target, old, object);
-    keep_server_metadata(old, &mut object);
-    if !target.is_status() {
-        intake::complete(target, &mut object);
-        kinds::prepare_change(&target.resource, &mut object, old, clock::now());
-    }
     check_finalizers(target, old, &object)?;
     intake::validate(target, &object, Some(old))?;
     count_generation(target, old, &mut object);
@@ -162,9 +239,9 @@ pub(crate) fn change_in(
 }
 
 /// Optimistic locking: a version or uid that is given must be the current one.
-fn check_version(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
+fn check_version(target: &Target, old: &Value, new: &Value, whole: bool) -> Result<(), Failure> {
     let given = object::meta(new, "resourceVersion");
-    if given.is_empty() && target.resource.nature == Nature::Custom {
+    if whole && given.is_empty() && target.resource.nature == Nature::Custom {
         let why = "must be specified for an update";
         let cause = Cause::new(
             "FieldValueInvalid",
