@@ -35,8 +35,9 @@ lint: ## Format and clippy, warnings denied
 	cargo clippy --workspace --all-targets -- --deny warnings
 
 .PHONY: fresh
-fresh: ## Fail where a generated file is stale
+fresh: ## Fail where a generated file is stale or a promise has no test
 	cargo xtask crds --check
+	cargo xtask promises
 
 .PHONY: unit
 unit: ## Every test of the workspace; those that touch the kernel need root and say so

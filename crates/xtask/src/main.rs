@@ -1,6 +1,7 @@
 //! Chores of the house: writing generated files, and checking that they are fresh.
 
 mod crds;
+mod promises;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Check that every test named in SPECIFICATION.md exists.
+    Promises,
 }
 
 fn main() -> Result<()> {
@@ -30,5 +33,6 @@ fn main() -> Result<()> {
     match Xtask::parse().chore {
         Chore::Crds { check: false } => crds::write(&root),
         Chore::Crds { check: true } => crds::check(&root),
+        Chore::Promises => promises::check(&root),
     }
 }
