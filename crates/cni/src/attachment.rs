@@ -39,8 +39,6 @@ pub struct Attached {
     pub mac: MacAddr,
     /// The pod's addresses.
     pub ips: Vec<IpAddr>,
-    /// The gateway that the pod's default route points to.
-    pub gateway: IpAddr,
     /// The largest packet.
     pub mtu: u32,
 }

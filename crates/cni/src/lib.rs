@@ -21,4 +21,5 @@ pub use result::CniResult;
 #[cfg(test)]
 mod tests {
     mod invocation;
+    mod result;
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use atoll_types::gateway_of;
 use serde_json::{Value, json};
 
 use crate::Attached;
@@ -20,9 +21,7 @@ pub struct CniResult<'a> {
 impl CniResult<'_> {
     /// The JSON that goes to standard output.
     pub fn to_json(&self, version: &str) -> Value {
-        let has_ip_version = version.starts_with("0.");
-        let ips: Vec<Value> =
-            self.attached.ips.iter().map(|ip| self.ip(*ip, has_ip_version)).collect();
+        let ips = &self.attached.ips;
         let mut pod = json!({
             "name": self.interface, "mac": self.attached.mac, "sandbox": self.sandbox,
         });
@@ -32,20 +31,33 @@ impl CniResult<'_> {
         json!({
             "cniVersion": version,
             "interfaces": [{"name": self.attached.host_interface}, pod],
-            "ips": ips,
-            "routes": [{"dst": "0.0.0.0/0", "gw": self.attached.gateway}],
+            "ips": ips.iter().map(|ip| address(*ip, version)).collect::<Vec<_>>(),
+            "routes": routes(ips),
             "dns": {},
         })
     }
+}
 
-    fn ip(&self, ip: IpAddr, has_ip_version: bool) -> Value {
-        let length = if ip.is_ipv4() { 32 } else { 128 };
-        let mut entry = json!({
-            "interface": 1, "address": format!("{ip}/{length}"), "gateway": self.attached.gateway,
-        });
-        if has_ip_version {
-            entry["version"] = json!(if ip.is_ipv4() { "4" } else { "6" });
-        }
-        entry
+/// An address of the pod's interface, which is the second of the list. Versions before 1.0.0 say
+/// the family too.
+fn address(ip: IpAddr, version: &str) -> Value {
+    let (family, length) = if ip.is_ipv4() { ("4", 32) } else { ("6", 128) };
+    let mut entry = json!({
+        "interface": 1, "address": format!("{ip}/{length}"), "gateway": gateway_of(ip),
+    });
+    if version.starts_with("0.") {
+        entry["version"] = json!(family);
     }
+    entry
+}
+
+/// One default route for each family that the pod has.
+fn routes(ips: &[IpAddr]) -> Vec<Value> {
+    let route = |(is_of_family, destination): (fn(&IpAddr) -> bool, &str)| {
+        let ip = ips.iter().find(|ip| is_of_family(ip))?;
+        Some(json!({"dst": destination, "gw": gateway_of(*ip)}))
+    };
+    let families: [(fn(&IpAddr) -> bool, &str); 2] =
+        [(IpAddr::is_ipv4, "0.0.0.0/0"), (IpAddr::is_ipv6, "::/0")];
+    families.into_iter().filter_map(route).collect()
 }

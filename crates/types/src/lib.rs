@@ -5,12 +5,14 @@
 //! [`NetAddr`], never a bare IP address.
 
 mod cidr;
+mod gateway;
 mod mac;
 mod name;
 mod netaddr;
 mod network_id;
 
 pub use cidr::{Cidr, CidrError};
+pub use gateway::{GATEWAY_V4, GATEWAY_V6, gateway_of};
 pub use mac::{MacAddr, MacError};
 pub use name::{Label, NameError, NetworkName, PodRef};
 pub use netaddr::NetAddr;

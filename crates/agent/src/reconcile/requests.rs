@@ -1,7 +1,5 @@
 //! What the container runtime asks, answered once the kernel has it.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use atoll_cni::wire::{AgentReply, AgentRequest, DropReport};
 use atoll_cni::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
 use atoll_datapath::DropCount;
@@ -13,9 +11,6 @@ use crate::attachments::attachment;
 use crate::kernel::Kernel;
 use crate::report::AttachedReport;
 use crate::serve::Request;
-
-/// The gateway of every pod: it exists only in the answers that the datapath gives.
-const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
 
 /// An ADD whose port has not been seen yet.
 #[derive(Debug)]
@@ -109,7 +104,6 @@ impl<K: Kernel, F> Reconciler<K, F> {
             host_interface,
             mac: port.mac,
             ips: port.ips,
-            gateway: GATEWAY,
             mtu: self.kernel.pod_mtu(),
         }))
     }
