@@ -47,6 +47,15 @@ pub(crate) struct Fabric {
     attached: AtomicU32,
 }
 
+/// The ways of attaching that this kernel has, the best first.
+pub(crate) fn attachments() -> Vec<Attachment> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(str::parse::<u32>);
+    let version = (numbers.next().unwrap().unwrap(), numbers.next().unwrap().unwrap());
+    let tcx = (version >= (6, 6)).then_some(Attachment::Tcx);
+    tcx.into_iter().chain([Attachment::Clsact]).collect()
+}
+
 pub(crate) fn network(number: u32) -> NetworkId {
     NetworkId::try_from(number).unwrap()
 }
@@ -159,7 +168,7 @@ impl Pod {
 impl Fabric {
     /// This many nodes, with their datapaths open.
     pub(crate) fn of(nodes: u8) -> Self {
-        Self::attached_by(nodes, Attachment::Tcx)
+        Self::attached_by(nodes, attachments()[0])
     }
 
     /// One node, or two with a veth between them.

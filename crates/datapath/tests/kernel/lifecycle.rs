@@ -8,10 +8,8 @@ use atoll_datapath::{Attachment, Datapath, DatapathError, DropReason};
 use atoll_plan::{NodePlan, Step, diff};
 use atoll_testkit::eventually;
 
-use crate::fabric::{Fabric, Node, Pod, State, network};
+use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
 use crate::talk::{converse, udp};
-
-const BOTH: [Attachment; 2] = [Attachment::Tcx, Attachment::Clsact];
 
 /// Two pods on the first node and one on the second.
 fn three_pods(fabric: &Fabric) -> [Pod; 3] {
@@ -26,7 +24,7 @@ fn is_as_planned(node: &Node) {
 
 #[test]
 fn what_was_applied_is_what_is_observed_also_after_opening_again() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(2, attachment);
         let _pods = three_pods(&fabric);
         for node in &fabric.nodes {
@@ -39,7 +37,7 @@ fn what_was_applied_is_what_is_observed_also_after_opening_again() {
 
 #[test]
 fn every_step_is_repeatable() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(1, attachment);
         let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
         let other = fabric.planned_pod(0, network(100), "10.0.0.2");
@@ -87,7 +85,7 @@ impl Drop for Stops<'_> {
 
 #[test]
 fn opening_again_during_a_flow_loses_no_packet_and_keeps_the_maps() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let sockets = pods.each_ref().map(|pod| [udp(pod.v4(), 0), udp(pod.v6(), 0)]);
@@ -125,7 +123,7 @@ fn opening_again_changes_no_counter() {
 
 #[test]
 fn a_link_deleted_by_hand_is_seen_and_made_again() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let node = &fabric.nodes[0];
@@ -151,21 +149,35 @@ fn a_link_of_the_same_name_made_by_hand_is_not_taken_for_guarded() {
     assert_eq!(node.observe().interfaces[name].guard, None);
 }
 
+fn take_off_by_hand(node: &Node, link: &str, attachment: Attachment) {
+    let name = link.to_owned();
+    match attachment {
+        Attachment::Tcx => node.run(move |state| remove_pin(state, &format!("links/{name}"))),
+        Attachment::Clsact => {
+            let arguments = ["qdisc", "delete", "dev", link, "clsact"];
+            assert!(node.namespace.command("tc", &arguments).status.success());
+        }
+    }
+}
+
+fn remove_pin(state: &State, name: &str) {
+    let pins = state.bpf.files();
+    let pin = pins.iter().find(|pin| pin.ends_with(name)).unwrap();
+    std::fs::remove_file(pin).unwrap();
+}
+
 #[test]
-fn a_pin_removed_by_hand_is_seen_and_put_back() {
-    let fabric = Fabric::of(2);
-    let pods = three_pods(&fabric);
-    let node = &fabric.nodes[0];
-    let name = pods[0].host_side.to_string();
-    node.run(move |state| {
-        let pins = state.bpf.files();
-        let pin = pins.iter().find(|pin| pin.ends_with(format!("links/{name}"))).unwrap();
-        std::fs::remove_file(pin).unwrap();
-    });
-    assert_eq!(node.observe().interfaces[&pods[0].host_side].guard, None);
-    assert_ne!(node.converge(), vec![]);
-    is_as_planned(node);
-    converse(&pods[0], &pods[2]);
+fn a_program_taken_off_by_hand_is_seen_and_put_back() {
+    for attachment in attachments() {
+        let fabric = Fabric::attached_by(2, attachment);
+        let pods = three_pods(&fabric);
+        let node = &fabric.nodes[0];
+        take_off_by_hand(node, pods[0].host_side.as_str(), attachment);
+        assert_eq!(node.observe().interfaces[&pods[0].host_side].guard, None);
+        assert_ne!(node.converge(), vec![]);
+        is_as_planned(node);
+        converse(&pods[0], &pods[2]);
+    }
 }
 
 #[test]
@@ -175,9 +187,7 @@ fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
     let node = &fabric.nodes[0];
     for map in ["interfaces", "endpoints", "peers", "drops"] {
         node.run(move |state| {
-            let pins = state.bpf.files();
-            let pin = pins.iter().find(|pin| pin.ends_with(format!("maps/{map}"))).unwrap();
-            std::fs::remove_file(pin).unwrap();
+            remove_pin(state, &format!("maps/{map}"));
             state.open();
         });
         node.converge();
@@ -197,7 +207,7 @@ fn the_tunnel_device_deleted_by_hand_is_made_again_by_opening() {
 
 #[test]
 fn an_interface_is_not_raised_before_it_is_guarded() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(1, attachment);
         let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
         let (name, interface) = (pod.host_side.clone(), pod.interface());
@@ -294,7 +304,7 @@ fn a_pods_interface_is_as_planned() {
 
 #[test]
 fn removal_leaves_nothing_and_is_repeatable() {
-    for attachment in BOTH {
+    for attachment in attachments() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let node = &fabric.nodes[0];
