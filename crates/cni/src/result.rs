@@ -1,9 +1,10 @@
 //! The answer to ADD, in the shape of each version.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use atoll_types::gateway_of;
+use atoll_types::{GATEWAY_V4, GATEWAY_V6, gateway_of};
 use serde_json::{Value, json};
 
 use crate::Attached;
@@ -53,11 +54,10 @@ fn address(ip: IpAddr, version: &str) -> Value {
 
 /// One default route for each family that the pod has.
 fn routes(ips: &[IpAddr]) -> Vec<Value> {
-    let route = |(is_of_family, destination): (fn(&IpAddr) -> bool, &str)| {
-        let ip = ips.iter().find(|ip| is_of_family(ip))?;
-        Some(json!({"dst": destination, "gw": gateway_of(*ip)}))
+    let families: BTreeSet<bool> = ips.iter().map(IpAddr::is_ipv6).collect();
+    let route = |is_ipv6: bool| match is_ipv6 {
+        false => json!({"dst": "0.0.0.0/0", "gw": GATEWAY_V4}),
+        true => json!({"dst": "::/0", "gw": GATEWAY_V6}),
     };
-    let families: [(fn(&IpAddr) -> bool, &str); 2] =
-        [(IpAddr::is_ipv4, "0.0.0.0/0"), (IpAddr::is_ipv6, "::/0")];
-    families.into_iter().filter_map(route).collect()
+    families.into_iter().map(route).collect()
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::thread;
 
 use atoll_plan::PodInterface;
+use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::route::RouteScope;
 use nix::sched::{CloneFlags, setns};
@@ -17,12 +18,6 @@ use tokio::sync::oneshot;
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
 use crate::quiet::silence_pod_side;
-
-/// The gateway that every pod sees. It is nobody's address: the datapath answers for it.
-pub(crate) const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-
-/// The same for IPv6.
-pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {

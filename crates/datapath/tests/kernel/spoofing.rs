@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use atoll_datapath::DropReason;
 use atoll_testkit::eventually;
+use atoll_types::GATEWAY_V6;
 
 use crate::fabric::{Fabric, Node, Pod, network};
 use crate::forge::{self, GATEWAY, IP};
@@ -185,7 +186,6 @@ fn harmless_options_pass() {
 }
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 fn ipv6(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
