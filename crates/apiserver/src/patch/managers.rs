@@ -159,8 +159,14 @@ pub(crate) fn apply_configuration(
     let mut owners = entries(live);
     let mine = take(&mut owners, writer, Operation::Apply);
     let conflicts = conflicts(schema, &owners, &owned, live, &merged);
-    if !conflicts.is_empty() && !force {
-        return Err(conflict_failure(&conflicts));
+    let last = (writer.manager == "kubectl").then(|| last_applied(live)).flatten();
+    let refused: Vec<(Entry, Path)> = conflicts
+        .iter()
+        .filter(|(_, path)| last.as_ref().is_none_or(|last| differ(schema, live, last, path)))
+        .cloned()
+        .collect();
+    if !refused.is_empty() && !force {
+        return Err(conflict_failure(&refused));
     }
     for (owner, path) in &conflicts {
         for entry in owners.iter_mut().filter(|entry| *entry == owner) {
@@ -179,6 +185,18 @@ pub(crate) fn apply_configuration(
     Ok(merged)
 }
 
+/// What kubectl applied from the client before. Where that is what the object still has, kubectl
+/// takes the field over from itself.
+fn last_applied(live: &Value) -> Option<Value> {
+    let annotations = object::metadata(live).get("annotations")?;
+    let text = annotations.get("kubectl.kubernetes.io/last-applied-configuration")?.as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+fn differ(schema: &Schema, one: &Value, other: &Value, path: &Path) -> bool {
+    fields::value_at(schema, one, path) != fields::value_at(schema, other, path)
+}
+
 /// Fields that others own and that would get another value.
 fn conflicts(
     schema: &Schema,
@@ -187,9 +205,7 @@ fn conflicts(
     live: &Value,
     merged: &Value,
 ) -> Vec<(Entry, Path)> {
-    let changes = |path: &Path| {
-        fields::value_at(schema, live, path) != fields::value_at(schema, merged, path)
-    };
+    let changes = |path: &Path| differ(schema, live, merged, path);
     let is_item = |path: &Path| path.last().is_some_and(|step| step.starts_with("k:"));
     owners
         .iter()

@@ -47,15 +47,27 @@ impl Patch {
     pub(crate) fn apply_to(&self, current: &Value, schema: &Schema) -> Result<Value, Failure> {
         let mut patched = current.clone();
         match self {
-            Patch::Json(patch) => {
-                json_patch::patch(&mut patched, patch).map_err(|e| json_failure(&e))?;
-            }
+            Patch::Json(patch) => apply_json(&mut patched, patch)?,
             Patch::Merge(patch) => json_patch::merge(&mut patched, patch),
             Patch::Strategic(patch) => strategic::merge(schema, &mut patched, patch)?,
             Patch::Apply(applied) => apply::merge(schema, &mut patched, applied),
         }
         Ok(patched)
     }
+}
+
+/// Operations in order. Kubernetes takes a missing field for null in tests, as finalizers of
+/// controllers rely on.
+fn apply_json(patched: &mut Value, patch: &json_patch::Patch) -> Result<(), Failure> {
+    for operation in patch.iter() {
+        let tests_absence = matches!(operation, json_patch::PatchOperation::Test(test)
+            if test.value.is_null() && patched.pointer(test.path.as_str()).is_none());
+        if !tests_absence {
+            let one = std::slice::from_ref(operation);
+            json_patch::patch(patched, one).map_err(|error| json_failure(&error))?;
+        }
+    }
+    Ok(())
 }
 
 /// A failed test or path is the patch's fault, but about a well-formed request. The real API does

@@ -74,6 +74,16 @@ fn a_json_patch_whose_test_fails_changes_nothing() {
 }
 
 #[test]
+fn a_missing_field_passes_a_test_for_null() {
+    let body = br#"[{"op": "test", "path": "/metadata/annotations", "value": null},
+                    {"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}]"#;
+    let patch = Patch::parse("application/json-patch+json", body).unwrap();
+    let result = patched("", "pods", &patch, &pod()).unwrap();
+    assert_eq!(result["metadata"]["annotations"], json!({"a": "b"}));
+    assert_eq!(patched("", "pods", &patch, &result).unwrap_err().code, 422);
+}
+
+#[test]
 fn bodies_that_are_no_patch_are_refused() {
     let refused = |media: &str, body: &str| Patch::parse(media, body.as_bytes()).unwrap_err().code;
     assert_eq!(refused("application/merge-patch+json", "[]"), 400);

@@ -153,7 +153,7 @@ mod tests {
             "metadata": {"labels": {"a.b/c": "x"}},
             "spec": {"cidrs": ["10.0.0.0/8", "fd00::/8"]},
             "status": {"conditions": [
-                {"type": "Ready", "status": "True"}, {"type": "Old", "status": "False"}]},
+                {"type": "Ready", "status": "True"}, {"type": "Old", "status": "False", "seen": 3}]},
         })
     }
 
@@ -167,6 +167,7 @@ mod tests {
             (".status.conditions[?(@.type=='Old')].status", json!(["False"])),
             (".metadata.labels['a.b/c']", json!(["x"])),
             (".metadata.labels.a\\.b/c", json!(["x"])),
+            (".status.conditions[?(@.seen==3)].type", json!(["Old"])),
             (".status.none.deeper", json!([])),
         ];
         for (path, expected) in paths {

@@ -6,6 +6,8 @@
 
 mod server;
 
+mod apply;
+mod controllers;
 mod crud;
 mod custom;
 mod kubectl;
