@@ -65,7 +65,8 @@ impl ApiServer {
     }
 
     /// Serves on every listener, over TLS, until `shutdown` is ready. The listeners may have been
-    /// made in other network namespaces.
+    /// made in other network namespaces. When it returns and no other handle is left, everything is
+    /// on disk and the store may be opened again.
     ///
     /// # Errors
     /// When a listener cannot be used.
@@ -89,6 +90,7 @@ impl ApiServer {
         tasks.join_all().await;
         if let Some(janitor) = janitor {
             janitor.abort();
+            let _ = janitor.await;
         }
         Ok(())
     }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// A client has this long to greet.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Serves one listener until `stop` becomes true.
+/// Serves one listener until `stop` becomes true and its last connection is closed.
 pub(crate) async fn serve(
     api: Api,
     listener: TcpListener,
@@ -27,20 +28,28 @@ pub(crate) async fn serve(
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let mut ending = stop.clone();
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    tokio::spawn(connection(api.clone(), acceptor.clone(), stream, stop.clone()));
+                    connections.spawn(connection(
+                        api.clone(),
+                        acceptor.clone(),
+                        stream,
+                        stop.clone(),
+                    ));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            () = told_to_stop(&mut ending) => return,
+            Some(_) = connections.join_next() => {}
+            () = told_to_stop(&mut ending) => break,
         }
     }
+    connections.join_all().await;
 }
 
 /// Ends when serving is to end; a sender that is gone means the same.

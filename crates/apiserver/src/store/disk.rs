@@ -150,3 +150,12 @@ fn prepare(database: &Database) -> Result<u64, redb::Error> {
     transaction.commit()?;
     Ok(format)
 }
+
+/// Marks a file as written by another version of this program.
+#[cfg(test)]
+pub(super) fn pretend_format(path: &Path, format: u64) {
+    let database = Database::create(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(FACTS).unwrap().insert(FORMAT, format).unwrap();
+    transaction.commit().unwrap();
+}

@@ -17,18 +17,6 @@ fn temp() -> (tempfile::TempDir, std::path::PathBuf) {
     (dir, path)
 }
 
-/// Opening waits until the writer thread of a dropped store has let go of the file.
-fn reopen(path: &Path) -> Store {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    loop {
-        match Store::open(path) {
-            Ok(store) => return store,
-            Err(error) if std::time::Instant::now() > deadline => panic!("{error}"),
-            Err(_) => std::thread::yield_now(),
-        }
-    }
-}
-
 #[test]
 fn objects_and_the_resource_version_survive_a_restart() {
     let (_dir, path) = temp();
@@ -36,7 +24,7 @@ fn objects_and_the_resource_version_survive_a_restart() {
     put(&store, "a").unwrap();
     let last = put(&store, "b").unwrap();
     drop(store);
-    let store = reopen(&path);
+    let store = Store::open(&path).unwrap();
     assert_eq!(store.read().revision(), last.revision);
     let names: Vec<_> =
         store.read().list("configmaps", "default").map(|s| s.key.name.clone()).collect();
@@ -85,7 +73,7 @@ fn the_feed_gives_what_is_newer_and_refuses_what_it_no_longer_knows() {
     let seen: Vec<_> = feed.since(first).unwrap().iter().map(|c| c.revision()).collect();
     assert_eq!(seen, [second]);
     drop((feed, store));
-    let store = reopen(&path);
+    let store = Store::open(&path).unwrap();
     let feed = store.feed(&"configmaps".into());
     assert_eq!(feed.since(first).unwrap_err().code, 410);
     assert!(feed.since(second).unwrap().is_empty());
@@ -138,6 +126,37 @@ fn the_observer_is_told_before_the_writer_is_answered() {
     }));
     put(&store, "a").unwrap();
     assert_eq!(seen.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_store_of_a_newer_format_is_refused_with_advice() {
+    let (_dir, path) = temp();
+    drop(Store::open(&path).unwrap());
+    disk::pretend_format(&path, 99);
+    let Err(error) = Store::open(&path) else { panic!("opened a store of the future") };
+    assert!(error.to_string().contains("has format 99"), "{error}");
+}
+
+#[test]
+fn a_store_that_lost_its_end_is_refused_and_not_served() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    for number in 0..200 {
+        put(&store, &format!("object-{number}")).unwrap();
+    }
+    drop(store);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    let Err(error) = Store::open(&path) else { panic!("opened half a store") };
+    assert!(error.to_string().contains("move the file away"), "{error}");
+}
+
+#[test]
+fn a_store_in_use_is_refused() {
+    let (_dir, path) = temp();
+    let _store = Store::open(&path).unwrap();
+    let Err(error) = Store::open(&path) else { panic!("opened a store twice") };
+    assert!(error.to_string().contains("another lab"), "{error}");
 }
 
 #[test]

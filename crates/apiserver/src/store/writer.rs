@@ -8,6 +8,7 @@ use super::{Change, Observer};
 use crate::failure::Failure;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// Transactions committed together at most; bounds how long the first one waits.
@@ -17,11 +18,28 @@ const BATCH: usize = 256;
 type Answer = Box<dyn FnOnce(Result<(), Failure>) + Send>;
 type Job = Box<dyn FnOnce(Transaction<'_>) -> Answer + Send>;
 
-/// The way to the writing thread. The thread ends when the last clone is dropped.
+/// The way to the writing thread. Dropping the last clone waits until everything submitted is on
+/// disk and the file is free for another.
 #[derive(Clone)]
 pub(super) struct Writer {
-    jobs: Sender<Job>,
+    handle: Arc<Handle>,
     observer: Arc<Mutex<Option<Observer>>>,
+}
+
+struct Handle {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // A transaction may hold the last clone; the thread then ends by itself.
+        let other = self.thread.take().filter(|t| t.thread().id() != std::thread::current().id());
+        if other.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the writer of the object store has panicked");
+        }
+    }
 }
 
 impl Writer {
@@ -29,8 +47,8 @@ impl Writer {
         let (jobs, waiting) = channel();
         let observer = Arc::new(Mutex::new(None));
         let thread = Thread { disk, state, observer: Arc::clone(&observer) };
-        std::thread::spawn(move || thread.run(&waiting));
-        Writer { jobs, observer }
+        let thread = Some(std::thread::spawn(move || thread.run(&waiting)));
+        Writer { handle: Arc::new(Handle { jobs: Some(jobs), thread }), observer }
     }
 
     pub(super) fn observe(&self, observer: Observer) {
@@ -55,7 +73,8 @@ impl Writer {
                 let _ = answer.send(committed.and(outcome));
             })
         });
-        self.jobs.send(job).map_err(|_| Failure::shutting_down())?;
+        let jobs = self.handle.jobs.as_ref().ok_or_else(Failure::shutting_down)?;
+        jobs.send(job).map_err(|_| Failure::shutting_down())?;
         Ok(receiver)
     }
 }
