@@ -49,6 +49,8 @@ pub struct NetworkSpec {
     /// share one routing domain and must not overlap. Without it, the network has a VPC of its own.
     #[serde(rename = "vpcID", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("vpcID must be of lower-case letters, digits and inner dashes"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot move to another VPC"))]
     pub vpc_id: Option<String>,
     /// The address ranges, such as `10.0.0.0/16`. More can be added later.

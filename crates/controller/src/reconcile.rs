@@ -22,8 +22,9 @@ use crate::queue::{Outcome, Queue};
 /// Every kind that must be listed before anything is decided.
 const KINDS: usize = 7;
 
-/// How long one request may take. A claim without its port is left alone for longer than this.
-const REQUEST: Duration = Duration::from_secs(10);
+/// How long the actions of one decision may take together. What was decided longer ago is decided
+/// again, since a claim that still has no port may be taken for forgotten by others.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// News about one object.
 #[derive(Clone, Debug)]
@@ -192,8 +193,9 @@ pub(crate) async fn work(client: Client, desk: Arc<Desk>) {
 }
 
 async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Outcome {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
     for action in actions {
-        let request = tokio::time::timeout(REQUEST, execute(client, action));
+        let request = tokio::time::timeout_at(deadline, execute(client, action));
         let failure = match request.await {
             Ok(Ok(Executed { news, as_thought })) => {
                 tracing::debug!(%key, ?action, as_thought, "done");
@@ -204,7 +206,7 @@ async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Out
                 continue;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", REQUEST.as_secs()),
+            Err(_) => format!("not done within {} s", DEADLINE.as_secs()),
         };
         tracing::warn!(%key, ?action, error = failure, "failed; tried again later");
         desk.unsay(action);

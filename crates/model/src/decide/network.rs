@@ -82,14 +82,8 @@ impl World {
             let message = format!("{range} is a range of IPv6, which is not served");
             return pending(Reason::FamilyNotServed, message);
         }
-        if plan.cidrs.is_empty() {
-            let message = "spec.cidrs: a network of type vpc needs at least one range";
-            return Some((
-                NetworkPhase::Failed,
-                Verdict::not_ready(Reason::CidrMalformed, message),
-            ));
-        }
-        None
+        let unusable = plan.check_ranges().err()?;
+        Some((NetworkPhase::Failed, Verdict::from(&unusable)))
     }
 
     fn serves(&self, range: &Cidr) -> bool {

@@ -137,7 +137,11 @@ impl World {
         let since = same.map_or(now.moment, |waiting| waiting.since);
         if let Some(wait) = complaint.wait {
             let reason = complaint.reason;
+            let farewell = self.let_go_of_network(pod, &wait.network, since, now);
             self.start_waiting(&pod.meta.name, Waiting { wait: *wait, reason, since });
+            if let Some(decision) = farewell {
+                return decision;
+            }
         }
         let due = since + patience(complaint.reason);
         if now.moment < due {
@@ -146,6 +150,33 @@ impl World {
         let target = Target::new(Kind::Pod, &pod.meta);
         let said = self.say(target, complaint.reason, &complaint.message);
         Decision { actions: said.into_iter().collect(), again: complaint.again }
+    }
+
+    /// A pod that claimed an address of a network that goes would keep the network from going.
+    fn let_go_of_network(
+        &self,
+        pod: &Pod,
+        network: &NetworkName,
+        since: Moment,
+        now: &Now,
+    ) -> Option<Decision> {
+        let lives = self.network_named(network).is_some_and(|network| !network.meta.deleting);
+        let returns: Vec<Action> = port_names(pod)
+            .iter()
+            .flat_map(|port| self.indexes.claims_of_port.of(port).map(move |it| (port, it)))
+            .map(|(port, thing)| (thing, holder_of_port(port, &pod.meta.uid)))
+            .filter(|(thing, holder)| self.claim_on(thing).is_some_and(|it| it.holder == *holder))
+            .map(|(thing, holder)| self.give_back(thing.clone(), &holder))
+            .collect();
+        if lives || returns.is_empty() {
+            return None;
+        }
+        let due = since + self.settings.grace;
+        if now.moment < due {
+            return Some(Decision::nothing().and_again(due));
+        }
+        let look = self.confirm(Kind::Network, &ObjectName::cluster(network.to_string()));
+        Some(Decision::act([look].into_iter().chain(returns)))
     }
 
     fn start_waiting(&mut self, pod: &ObjectName, waiting: Waiting) {

@@ -6,7 +6,7 @@ use atoll_types::{Label, NetworkName};
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named};
-use crate::intent::{Kind, ObjectName, TemplateError, Tenant};
+use crate::intent::{Kind, Malformed, NetworkPlan, ObjectName, Tenant};
 use crate::world::{Now, World};
 
 impl World {
@@ -21,26 +21,26 @@ impl World {
         match self.default_network(&tenant) {
             Ok(Some(network)) => Action::CreateNetwork(Box::new(network)).into(),
             Ok(None) => self.report_tenant(&tenant, now),
-            Err(error) => self.complain_of_template(&tenant, &error, now),
+            Err(malformed) => self.complain_of_default_network(&tenant, &malformed, now),
         }
     }
 
     /// The default network that is to be made, if one is.
-    fn default_network(&self, tenant: &Tenant) -> Result<Option<api::Network>, TemplateError> {
+    fn default_network(&self, tenant: &Tenant) -> Result<Option<api::Network>, Malformed> {
         let Some(name) = default_network_name(tenant) else { return Ok(None) };
         if tenant.has_default_network() || self.network_named(&name).is_some() {
             return Ok(None);
         }
-        let spec = match &tenant.default_network {
-            Some(own) => Some(api::NetworkSpec {
-                tenant: name.tenant.to_string(),
-                type_: own.type_.clone(),
-                vpc_id: None,
-                cidrs: own.cidrs.clone(),
-            }),
-            None => self.template.render(&name.tenant)?,
+        let (spec, source) = match &tenant.default_network {
+            Some(own) => (Some(own_default(&name, own)), "spec.defaultNetwork"),
+            None => (self.template.render(&name.tenant)?, "the template for default networks"),
         };
-        Ok(spec.map(|spec| api::Network::new(&name.to_string(), spec)))
+        let Some(spec) = spec else { return Ok(None) };
+        NetworkPlan::check(&name.to_string(), &spec).map_err(|malformed| Malformed {
+            message: format!("{source} gives a network that cannot be: {}", malformed.message),
+            ..malformed
+        })?;
+        Ok(Some(api::Network::new(&name.to_string(), spec)))
     }
 
     fn report_tenant(&self, tenant: &Tenant, now: &Now) -> Decision {
@@ -60,17 +60,16 @@ impl World {
         }
     }
 
-    fn complain_of_template(
+    fn complain_of_default_network(
         &mut self,
         tenant: &Tenant,
-        error: &TemplateError,
+        malformed: &Malformed,
         now: &Now,
     ) -> Decision {
-        let message = error.to_string();
-        let verdict = Verdict::not_ready(Reason::TemplateInvalid, &message);
         let target = Target::new(Kind::Tenant, &tenant.meta);
-        let said = self.say(target, Reason::TemplateInvalid, &message);
-        let mut decision = self.set_tenant_status(tenant, TenantPhase::Pending, &verdict, now);
+        let said = self.say(target, malformed.reason, &malformed.message);
+        let mut decision =
+            self.set_tenant_status(tenant, TenantPhase::Pending, &malformed.into(), now);
         decision.actions.extend(said);
         decision
     }
@@ -137,6 +136,15 @@ impl World {
         }
         let target = Target::new(Kind::Tenant, &tenant.meta);
         Action::SetTenantStatus(target, Box::new(status)).into()
+    }
+}
+
+fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpec {
+    api::NetworkSpec {
+        tenant: name.tenant.to_string(),
+        type_: own.type_.clone(),
+        vpc_id: None,
+        cidrs: own.cidrs.clone(),
     }
 }
 

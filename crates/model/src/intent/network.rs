@@ -88,6 +88,20 @@ impl From<&api::Network> for Network {
 }
 
 impl NetworkPlan {
+    /// Whether a network that is still to be made would be understood and can be served.
+    pub(crate) fn check(name: &str, spec: &api::NetworkSpec) -> Result<(), Malformed> {
+        NetworkPlan::parse(name, spec)?.check_ranges()
+    }
+
+    /// A network of type vpc has at least one range.
+    pub(crate) fn check_ranges(&self) -> Result<(), Malformed> {
+        if self.type_ == NetworkType::Vpc && self.cidrs.is_empty() {
+            let message = "spec.cidrs: a network of type vpc needs at least one range";
+            return Err(Malformed::new(Reason::CidrMalformed, message));
+        }
+        Ok(())
+    }
+
     fn parse(name: &str, spec: &api::NetworkSpec) -> Result<Self, Malformed> {
         let malformed =
             |error: NameError| Malformed::new(Reason::RequestMalformed, error.to_string());

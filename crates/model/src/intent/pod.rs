@@ -72,6 +72,7 @@ struct WrittenNic {
     ip: Option<String>,
     mac: Option<String>,
     name: Option<String>,
+    port: Option<String>,
 }
 
 fn parse_nics(text: &str) -> Result<Vec<Nic>, Malformed> {
@@ -94,6 +95,9 @@ impl WrittenNic {
             let parsed = text.parse::<IpAddr>();
             parsed.map_err(|_| wrong("ip", format!("{text:?} is not an IP address")))
         };
+        if self.port.is_some_and(|port| !port.is_empty()) {
+            return Err(wrong("port", "ports made beforehand are not served".into()));
+        }
         Ok(Nic {
             subnet: self.subnet.filter(|subnet| !subnet.is_empty()),
             ip: self.ip.filter(|ip| !ip.is_empty()).map(ip).transpose()?,
@@ -155,6 +159,7 @@ mod tests {
         assert!(message(r#"[{"name": "a-very-long-name"}]"#).contains("longer than 15"));
         assert!(message(r#"[{"name": "lo"}]"#).contains("loopback"));
         assert!(message(r#"[{"mac": "ff:ff:ff:ff:ff:ff"}]"#).contains("unicast"));
+        assert!(message(r#"[{"port": "mine"}]"#).contains("not served"));
         assert!(message("ten").starts_with("atoll.dev/nics must be JSON like"));
         assert!(message(r#"[{"adress": "10.0.0.5"}]"#).contains("adress"));
         assert_eq!(message("[]"), "atoll.dev/nics: the list is empty");

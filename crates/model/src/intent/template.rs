@@ -3,10 +3,12 @@
 //! It is a `Network` manifest in which `{{tenant}}` stands for the tenant's name. Whatever it says
 //! of tenant or apiVersion, the network is the tenant's own and is called `default`.
 
-use atoll_api as api;
+use atoll_api::{self as api, Reason};
 use atoll_types::Label;
 use serde::Deserialize;
 use serde_yaml_ng::Value;
+
+use super::Malformed;
 
 /// What is known of the template file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,12 @@ pub enum TemplateError {
     /// It names a network other than `default`.
     #[error("the template for default networks names the network {0:?}; it must be \"default\"")]
     OtherName(String),
+}
+
+impl From<TemplateError> for Malformed {
+    fn from(error: TemplateError) -> Self {
+        Malformed::new(Reason::TemplateInvalid, error.to_string())
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! A simulated controller: a world, a queue, and its own pace of reading news of each kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use atoll_model::intent::{Kind, Template};
@@ -16,8 +16,19 @@ pub(crate) struct Controller {
     queue: BTreeSet<Key>,
     alarms: BTreeMap<Key, Duration>,
     read: BTreeMap<Kind, usize>,
+    in_flight: Vec<Batch>,
     pub(crate) now: Duration,
 }
+
+/// Actions that a worker has begun to do.
+struct Batch {
+    key: Key,
+    actions: VecDeque<Action>,
+    begun: Duration,
+}
+
+/// What a worker that took longer than this does not finish, as in the real controller.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) const KINDS: [Kind; 7] = [
     Kind::Tenant,
@@ -37,6 +48,7 @@ impl Controller {
             queue: BTreeSet::new(),
             alarms: BTreeMap::new(),
             read: KINDS.map(|kind| (kind, cluster.log.len())).into(),
+            in_flight: Vec::new(),
             now,
         };
         let touched = controller.world.observe_template(template.clone());
@@ -74,43 +86,52 @@ impl Controller {
         Now { moment: self.now, time }
     }
 
-    /// Works on one queued object; `patience` is how many actions it does before it stops, as if
-    /// its process had been killed. Says whether it was killed.
-    pub(crate) fn work_on_nth(
-        &mut self,
-        cluster: &mut Cluster,
-        nth: usize,
-        patience: usize,
-    ) -> bool {
-        let Some(key) = self.queue.iter().nth(nth % self.queue.len().max(1)).cloned() else {
-            return false;
-        };
-        self.queue.remove(&key);
+    /// Begins to work on a queued object, or does the next action of something begun.
+    pub(crate) fn work_on_nth(&mut self, cluster: &mut Cluster, nth: usize) {
+        let begun: BTreeSet<&Key> = self.in_flight.iter().map(|batch| &batch.key).collect();
+        let free = self.queue.iter().filter(|key| !begun.contains(key)).cloned();
+        let free: Vec<Key> = free.collect();
+        let choices = free.len() + self.in_flight.len();
+        match nth.checked_rem(choices) {
+            None => {}
+            Some(chosen) if chosen < free.len() => self.begin(&free[chosen]),
+            Some(chosen) => self.go_on(cluster, chosen - free.len()),
+        }
+    }
+
+    fn begin(&mut self, key: &Key) {
+        self.queue.remove(key);
         let now = self.clock();
-        let decision = self.world.decide(&key, &now);
+        let decision = self.world.decide(key, &now);
         if let Some(moment) = decision.again {
             self.alarms.insert(key.clone(), moment);
         }
         if !decision.actions.is_empty() {
-            self.queue.insert(key);
+            let actions = decision.actions.into();
+            self.in_flight.push(Batch { key: key.clone(), actions, begun: self.now });
         }
-        self.act(cluster, &decision.actions, patience)
     }
 
-    fn act(&mut self, cluster: &mut Cluster, actions: &[Action], patience: usize) -> bool {
-        for (done, action) in actions.iter().enumerate() {
-            if done == patience {
-                return true;
-            }
-            match cluster.execute(action) {
-                Outcome::Done(answers) => answers.into_iter().for_each(|it| self.hear(it)),
-                Outcome::Otherwise(answers) => {
-                    answers.into_iter().for_each(|it| self.hear(it));
-                    break;
-                }
-            }
+    fn go_on(&mut self, cluster: &mut Cluster, nth: usize) {
+        let mut batch = self.in_flight.remove(nth);
+        let late = self.now > batch.begun + DEADLINE;
+        let action = batch.actions.pop_front().filter(|_| !late);
+        let as_thought = action.is_some_and(|action| self.act(cluster, &action));
+        if as_thought && !batch.actions.is_empty() {
+            self.in_flight.push(batch);
+        } else {
+            self.queue.insert(batch.key);
         }
-        false
+    }
+
+    /// Does one action; says whether what follows may be done.
+    fn act(&mut self, cluster: &mut Cluster, action: &Action) -> bool {
+        let (answers, as_thought) = match cluster.execute(action) {
+            Outcome::Done(answers) => (answers, true),
+            Outcome::Otherwise(answers) => (answers, false),
+        };
+        answers.into_iter().for_each(|answer| self.hear(answer));
+        as_thought
     }
 
     /// Reads everything and works until nothing is left to do.
@@ -118,10 +139,10 @@ impl Controller {
         for _ in 0..100_000 {
             let news = KINDS.map(|kind| self.read_next(cluster, kind));
             self.ring_alarms();
-            if self.queue.is_empty() && !news.contains(&true) {
+            if self.is_idle() && !news.contains(&true) {
                 return;
             }
-            self.work_on_nth(cluster, 0, usize::MAX);
+            self.work_on_nth(cluster, usize::MAX);
         }
         panic!("the controller does not come to rest; queued: {:?}", self.queue);
     }
@@ -149,7 +170,7 @@ impl Controller {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.in_flight.is_empty()
     }
 
     fn ring_alarms(&mut self) {

@@ -26,7 +26,7 @@ enum Step {
     DeleteNetwork(u8),
     Read(u8, usize),
     Work(u8, usize),
-    Kill(u8, usize),
+    Kill(u8),
     Wait(u8),
 }
 
@@ -41,8 +41,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(Step::MakeNetwork),
         1 => (0..3_u8).prop_map(Step::DeleteNetwork),
         12 => (who.clone(), 0..7_usize).prop_map(|(who, kind)| Step::Read(who, kind)),
-        12 => (who.clone(), any::<usize>()).prop_map(|(who, nth)| Step::Work(who, nth)),
-        1 => (who, 0..3_usize).prop_map(|(who, patience)| Step::Kill(who, patience)),
+        24 => (who.clone(), any::<usize>()).prop_map(|(who, nth)| Step::Work(who, nth)),
+        1 => who.prop_map(Step::Kill),
         1 => (1..40_u8).prop_map(Step::Wait),
     ]
 }
@@ -89,10 +89,11 @@ impl History {
             Step::Read(who, kind) => {
                 self.controllers[usize::from(*who)].read_next(&self.cluster, KINDS[*kind]);
             }
-            Step::Work(who, nth) => self.work(usize::from(*who), *nth, usize::MAX),
-            Step::Kill(who, patience) => {
+            Step::Work(who, nth) => {
+                self.controllers[usize::from(*who)].work_on_nth(&mut self.cluster, *nth);
+            }
+            Step::Kill(who) => {
                 let who = usize::from(*who);
-                self.work(who, 0, *patience);
                 let now = self.controllers[who].now;
                 self.controllers[who] = Controller::start(&self.cluster, &Template::None, now);
             }
@@ -122,10 +123,6 @@ impl History {
                 change(pod);
             });
         }
-    }
-
-    fn work(&mut self, who: usize, nth: usize, patience: usize) {
-        self.controllers[who].work_on_nth(&mut self.cluster, nth, patience);
     }
 
     /// Lets both controllers read all and do all, and time pass for what waits.
@@ -229,7 +226,7 @@ proptest! {
 
     #[test]
     fn no_address_is_given_twice_and_nothing_is_forgotten(
-        steps in prop::collection::vec(step(), 0..250)
+        steps in prop::collection::vec(step(), 0..400)
     ) {
         let mut history = History::new();
         for step in &steps {

@@ -114,6 +114,17 @@ fn a_malformed_template_is_said_once_and_used_when_it_is_right() {
 }
 
 #[test]
+fn a_default_network_that_cannot_be_is_said_and_not_made() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/99"]));
+    let status = scene.cluster.tenant("acme").status.clone().unwrap();
+    let said = message(&status.conditions);
+    assert!(said.starts_with("spec.defaultNetwork gives a network that cannot be: "), "{said}");
+    assert_eq!(scene.said_of(&key(Kind::Tenant, "acme")), [said.as_str()]);
+    assert_eq!(scene.cluster.of_kind(Kind::Network).len(), 0);
+}
+
+#[test]
 fn a_tenant_goes_only_when_nothing_is_inside_and_says_what_is() {
     let mut scene = Scene::new();
     scene
