@@ -1,6 +1,8 @@
 //! Chores of the house: writing generated files, and checking that they are fresh.
 
 mod crds;
+mod image;
+mod oci;
 
 use std::path::PathBuf;
 
@@ -23,6 +25,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Build static programs and write them as OCI archives to `target/images/`.
+    Image {
+        /// The build profile: `release` for clusters, `quick` for tests.
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
 }
 
 fn main() -> Result<()> {
@@ -30,5 +38,6 @@ fn main() -> Result<()> {
     match Xtask::parse().chore {
         Chore::Crds { check: false } => crds::write(&root),
         Chore::Crds { check: true } => crds::check(&root),
+        Chore::Image { profile } => image::write(&root, &profile),
     }
 }
