@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 
 use crate::control_plane::API_PORT;
 use crate::fabric::{CONTROL, CONTROL_ADDRESS};
-use crate::home::Home;
+use crate::home::{Home, helper_program};
 use crate::namespace;
 
 /// Starts the forwarder; it outlives the caller and inherits `listener` as its standard input.
 pub(crate) fn start(home: &Home, listener: TcpListener) -> Result<()> {
     let log = home.open_log("forwarder")?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(helper_program()?);
     command.args(["forward", "--name", home.name().as_str()]).process_group(0);
     command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(log.try_clone()?).stderr(log);
     namespace::within(&home.namespace(CONTROL), move || Ok(command.spawn()?))

@@ -12,6 +12,12 @@ use crate::fabric::Node;
 
 const ROOT: &str = "/run/atoll/real";
 
+/// The `realnodes` program, which is built beside every program that uses this crate: parts of a
+/// cluster are processes of it.
+pub(crate) fn helper_program() -> io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("realnodes"))
+}
+
 /// The folder of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {

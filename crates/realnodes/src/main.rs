@@ -122,7 +122,7 @@ fn main() -> ExitCode {
 
 fn run(action: Action) -> Result<()> {
     match action {
-        Action::Up { which, options } => up(&which, &options),
+        Action::Up { which, options } => up(&which.cluster(), &options),
         Action::Down { which } => which.cluster().down(),
         Action::Kubeconfig { which } => {
             println!("{}", which.cluster().kubeconfig().display());
@@ -149,12 +149,8 @@ impl Which {
     }
 }
 
-fn up(which: &Which, options: &UpOptions) -> Result<()> {
-    let cluster = which.cluster();
-    cluster.up(options).inspect_err(|_| {
-        eprintln!("The logs are in {}.", cluster.logs().display());
-        eprintln!("Remove what was made with: realnodes down --name {}", which.name);
-    })?;
+fn up(cluster: &Cluster, options: &UpOptions) -> Result<()> {
+    cluster.up(options)?;
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
     Ok(())
 }

@@ -33,10 +33,21 @@ pub struct UpOptions {
 
 /// Makes the cluster; it is up when this returns, with nodes that only lack a network.
 pub(crate) fn up(home: &Home, options: &UpOptions) -> Result<()> {
-    let began = Instant::now();
-    let step = |what: &str| eprintln!("[{:5.1} s] {what}", began.elapsed().as_secs_f32());
     check(options)?;
     let (listener, port) = forward::listen(options.port)?;
+    home.create()?;
+    make(home, options, listener, port).with_context(|| {
+        let (name, logs) = (home.name(), home.logs());
+        format!(
+            "the cluster is half made (logs in {}; remove it with `realnodes down --name {name}`)",
+            logs.display()
+        )
+    })
+}
+
+fn make(home: &Home, options: &UpOptions, listener: TcpListener, port: u16) -> Result<()> {
+    let began = Instant::now();
+    let step = |what: &str| eprintln!("[{:5.1} s] {what}", began.elapsed().as_secs_f32());
     step("namespaces, links, control groups and certificates");
     prepare(home, options, port)?;
     step("etcd and the API server");
@@ -71,7 +82,6 @@ fn in_path(program: &str) -> bool {
 
 fn prepare(home: &Home, options: &UpOptions, port: u16) -> Result<()> {
     let nodes = Node::first(options.nodes);
-    home.create()?;
     let binaries = std::path::absolute(&options.kubernetes)?;
     std::os::unix::fs::symlink(binaries, home.binaries())?;
     mount_disks(&home.disks())?;

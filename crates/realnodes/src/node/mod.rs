@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{sethostname, setsid};
 
 use crate::fabric::Node;
-use crate::home::Home;
+use crate::home::{Home, helper_program};
 use crate::{cgroups, namespace};
 
 /// Starts `node` from outside and returns when its first process runs.
@@ -37,7 +37,7 @@ pub(crate) fn program(node: Node, name: &str) -> String {
 
 fn command(home: &Home, step: &str, node: Node) -> Result<Command> {
     let log = home.open_log(&program(node, "init"))?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(helper_program()?);
     command.args([step, "--name", home.name().as_str(), &node.to_string()]);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     Ok(command)
