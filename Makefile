@@ -5,7 +5,7 @@ ATOLL := target/debug/atoll
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
 setup: ## Install the system packages that are missing (Debian)
@@ -42,6 +42,14 @@ fresh: ## Fail where a generated file is stale or a promise has no test
 .PHONY: unit
 unit: ## Every test of the workspace; those that touch the kernel need root and say so
 	cargo test --workspace
+
+.PHONY: image
+image: setup ## Write the container images to target/images, as archives that need no registry
+	cargo xtask image
+
+.PHONY: e2e
+e2e: ## Atoll on real Kubernetes: three nodes on this machine, or the cluster of $$E2E_KUBECONFIG
+	@scripts/e2e
 
 .PHONY: generate
 generate: ## Write the generated files anew

@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use crate::plugin::PluginPlaces;
+
 /// Settings of the agent.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AgentConfig {
@@ -30,4 +32,8 @@ pub struct AgentConfig {
     /// The UDP port for tunnel packets (VXLAN), the same on every node.
     #[arg(long, default_value_t = 4789)]
     pub overlay_port: u16,
+
+    /// Where to put the CNI plugin.
+    #[command(flatten)]
+    pub plugin: PluginPlaces,
 }

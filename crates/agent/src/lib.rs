@@ -8,6 +8,7 @@
 mod attachments;
 mod config;
 mod kernel;
+mod plugin;
 mod reconcile;
 mod report;
 mod seen;
@@ -16,9 +17,11 @@ mod watch;
 
 pub use config::AgentConfig;
 pub use kernel::Kernel;
+pub use plugin::PluginPlaces;
 
 use std::future::Future;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use atoll_datapath::{Datapath, DatapathConfig};
@@ -64,6 +67,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let follow = move |present: &_| watches.follow_networks(present);
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;
+    config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
     let reconciler =
         Reconciler::new(&config.node_name, kernel, store, follow, reports, Timing::default());
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");

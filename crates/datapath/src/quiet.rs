@@ -31,9 +31,16 @@ pub(crate) fn silence_pod_side(link: &str) -> Result<(), DatapathError> {
     POD_SIDE.iter().try_for_each(|(setting, value)| set(setting, link, value))
 }
 
+/// The kernel's settings of the network. In a container its own are read-only, unless it may do
+/// everything; then the node's are mounted beside them. Either shows the current namespace.
+fn settings() -> &'static Path {
+    let of_node = Path::new("/host/proc/sys/net");
+    if of_node.exists() { of_node } else { Path::new("/proc/sys/net") }
+}
+
 /// A kernel without IPv6 lacks those settings, and needs none.
 fn set(setting: &str, link: &str, value: &str) -> Result<(), DatapathError> {
-    let path = Path::new("/proc/sys/net").join(setting.replace("{}", link));
+    let path = settings().join(setting.replace("{}", link));
     match std::fs::write(&path, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && setting.starts_with("ipv6") => {
             Ok(())

@@ -1,6 +1,8 @@
 //! Chores of the house: writing generated files, and checking that they are fresh.
 
 mod crds;
+mod image;
+mod oci;
 mod promises;
 
 use std::path::PathBuf;
@@ -26,6 +28,12 @@ enum Chore {
     },
     /// Check that every test named in SPECIFICATION.md exists.
     Promises,
+    /// Build static programs and write them as OCI archives to `target/images/`.
+    Image {
+        /// The build profile: `release` for clusters, `quick` for tests.
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
 }
 
 fn main() -> Result<()> {
@@ -34,5 +42,6 @@ fn main() -> Result<()> {
         Chore::Crds { check: false } => crds::write(&root),
         Chore::Crds { check: true } => crds::check(&root),
         Chore::Promises => promises::check(&root),
+        Chore::Image { profile } => image::write(&root, &profile),
     }
 }

@@ -1,0 +1,120 @@
+//! kubectl as a user types it, always with a limit of time.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use atoll_realnodes::wait_until;
+use serde_json::Value;
+
+/// A broken network can make kubectl wait for ever; this ends it.
+const LIMIT_SECONDS: &str = "150";
+/// How long the cluster may take to do what it was told, on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// kubectl for one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
+        Kubectl { program, kubeconfig }
+    }
+
+    fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new("timeout");
+        command.arg(LIMIT_SECONDS).arg(&self.program).args(arguments);
+        command.env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it, and returns what it printed.
+    pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Result<String> {
+        let output = self.command(arguments).output().context("cannot run kubectl")?;
+        printed(&words(arguments), output)
+    }
+
+    /// Applies a manifest that is not in a file.
+    pub(crate) fn apply(&self, manifest: &str) -> Result<String> {
+        self.run_with_input(&["apply", "-f", "-"], manifest)
+    }
+
+    /// Runs it with something on its standard input.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot run kubectl")?;
+        child.stdin.take().context("kubectl has no input")?.write_all(input.as_bytes())?;
+        printed(&words(arguments), child.wait_with_output()?)
+    }
+
+    /// Applies a folder with a kustomization.
+    pub(crate) fn apply_folder(&self, folder: &Path) -> Result<String> {
+        self.run(&["apply".as_ref(), "-k".as_ref(), folder.as_os_str()])
+    }
+
+    /// What the API has, as JSON.
+    pub(crate) fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let text = self.run(&[&["get", "-o", "json"], arguments].concat())?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Runs a command inside a pod; its exit code is kubectl's.
+    pub(crate) fn exec(&self, namespace: &str, pod: &str, command: &[&str]) -> Result<Output> {
+        let inside = ["exec", "--namespace", namespace, pod, "--"];
+        self.command(&[&inside, command].concat()).output().context("cannot run kubectl")
+    }
+
+    /// The same, and it must succeed.
+    pub(crate) fn exec_well(&self, namespace: &str, pod: &str, command: &[&str]) -> Result<String> {
+        let output = self.exec(namespace, pod, command)?;
+        printed(&format!("exec in {namespace}/{pod}: {}", command.join(" ")), output)
+    }
+
+    /// Starts kubectl and leaves it running; what it prints can be read while it does.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Child> {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().context("cannot run kubectl")
+    }
+
+    /// Waits until what the API has satisfies `holds`.
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        arguments: &[&str],
+        holds: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        wait_until(what, PATIENCE, || Ok(holds(&self.get(arguments)?)))
+    }
+}
+
+fn words(arguments: &[impl AsRef<OsStr>]) -> String {
+    let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+    words.join(" ")
+}
+
+pub(crate) fn printed(what: &str, output: Output) -> Result<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl {what} failed ({}): {}", output.status, said.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The objects of a list.
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether an object has a condition that is true.
+pub(crate) fn has_condition(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.is_some_and(|conditions| {
+        conditions.iter().any(|found| found["type"] == kind && found["status"] == "True")
+    })
+}

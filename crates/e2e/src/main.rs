@@ -1,0 +1,64 @@
+//! `e2e`: Atoll on real Kubernetes, installed the way a user would, and held to its promises.
+//!
+//! By default it makes three real nodes on this machine and removes them at the end; with
+//! `E2E_KUBECONFIG` the same suite runs on any other cluster.
+
+mod evidence;
+mod install;
+mod kubectl;
+mod scenarios;
+mod stage;
+mod suite;
+mod tenants;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use atoll_types::Label;
+use clap::Parser;
+
+use crate::stage::Stage;
+
+/// Atoll on real Kubernetes, held to its promises.
+#[derive(Parser)]
+#[command(name = "e2e")]
+struct Options {
+    /// Run on this cluster, which has the images already, instead of nodes on this machine.
+    #[arg(long, env = "E2E_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// HOST:PORT of that cluster's API as its nodes reach it; needed where kube-proxy is missing.
+    #[arg(long, env = "E2E_API_SERVER")]
+    api_server: Option<String>,
+    /// The folder of Kubernetes programs that `real/build` prints.
+    #[arg(long, env = "ATOLL_KUBERNETES", required_unless_present = "kubeconfig")]
+    kubernetes: Option<PathBuf>,
+    /// The name of the cluster on this machine.
+    #[arg(long, default_value = "e2e")]
+    name: Label,
+    /// Leave everything as it is at the end.
+    #[arg(long)]
+    keep: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("e2e: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything held.
+fn run(options: &Options) -> Result<bool> {
+    let stage = Stage::choose(options)?;
+    let held = suite::run(&stage);
+    if !held {
+        evidence::keep(&stage);
+    }
+    let cleared = options.keep || stage.clear();
+    Ok(held && cleared)
+}

@@ -1,0 +1,54 @@
+//! Agents that come and go while pods talk.
+
+use std::process::Child;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::install::{self, NAMESPACE};
+use crate::kubectl::{items, printed};
+use crate::stage::Stage;
+
+/// What the flow says of itself.
+#[derive(Debug, Deserialize)]
+struct Tally {
+    sent: u64,
+    lost: u64,
+}
+
+/// Across nodes and on one node, while every agent is deleted and comes back.
+pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
+    let flows = [flow(stage, "10.0.0.6")?, flow(stage, "10.0.0.7")?];
+    let before = agents(stage)?;
+    let select = "--selector=app.kubernetes.io/component=agent";
+    stage.kubectl.run(&["delete", "pods", "--namespace", NAMESPACE, select])?;
+    install::await_parts(stage)?;
+    let after = agents(stage)?;
+    ensure!(before.iter().all(|uid| !after.contains(uid)), "agents were not replaced");
+    for mut flow in flows {
+        let early = flow.try_wait()?.is_some();
+        ensure!(!early, "the traffic ended before the agents were back: it proves nothing");
+        whole(flow)?;
+    }
+    Ok(())
+}
+
+fn flow(stage: &Stage, server: &str) -> Result<Child> {
+    let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
+    let how = ["--udp", server, "--rate", "200", "--seconds", "45"];
+    stage.kubectl.start(&[&inside[..], &how[..]].concat())
+}
+
+fn whole(flow: Child) -> Result<()> {
+    let text = printed("exec of the flow", flow.wait_with_output()?)?;
+    let tally: Tally = serde_json::from_str(&text).context("the flow counted nothing")?;
+    ensure!(tally.sent > 1000 && tally.lost == 0, "{tally:?}");
+    Ok(())
+}
+
+fn agents(stage: &Stage) -> Result<Vec<String>> {
+    let select = "--selector=app.kubernetes.io/component=agent";
+    let pods = stage.kubectl.get(&["pods", "--namespace", NAMESPACE, select])?;
+    let uid = |pod: &serde_json::Value| pod["metadata"]["uid"].as_str().map(str::to_owned);
+    Ok(items(&pods).iter().filter_map(uid).collect())
+}

@@ -1,0 +1,6 @@
+//! What is tried on the cluster, by subject.
+
+pub(crate) mod agents;
+pub(crate) mod nodes;
+pub(crate) mod reach;
+pub(crate) mod users;

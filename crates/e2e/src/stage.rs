@@ -1,0 +1,83 @@
+//! Where the suite runs: on nodes of its own, or on a cluster that somebody gave.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use atoll_realnodes::{Cluster, UpOptions};
+
+use crate::Options;
+use crate::install;
+use crate::kubectl::Kubectl;
+
+const NODES: u8 = 3;
+
+/// A cluster, and how to speak to it.
+pub(crate) struct Stage {
+    pub(crate) kubectl: Kubectl,
+    own: Option<(Cluster, UpOptions)>,
+    api_server: Option<(String, String)>,
+}
+
+impl Stage {
+    /// Nothing is made yet.
+    pub(crate) fn choose(options: &Options) -> Result<Self> {
+        match &options.kubeconfig {
+            Some(kubeconfig) => given(options, kubeconfig),
+            None => own(options),
+        }
+    }
+
+    /// Makes the cluster, if it is ours to make, with the images on its nodes.
+    pub(crate) fn raise(&self) -> Result<()> {
+        let Some((cluster, options)) = &self.own else { return Ok(()) };
+        cluster.down()?;
+        cluster.up(options)?;
+        ["pause", "atoll"].iter().try_for_each(|image| cluster.load(&archive(image)))
+    }
+
+    /// The API's host and port where the nodes cannot use its service address.
+    pub(crate) fn api_server(&self) -> Option<&(String, String)> {
+        self.api_server.as_ref()
+    }
+
+    /// The logs of the cluster's own programs, where they are at hand.
+    pub(crate) fn logs(&self) -> Option<PathBuf> {
+        self.own.as_ref().map(|(cluster, _)| cluster.logs())
+    }
+
+    /// Removes what the suite made; says what it could not.
+    pub(crate) fn clear(&self) -> bool {
+        let cleared = match &self.own {
+            Some((cluster, _)) => cluster.down(),
+            None => install::remove(self),
+        };
+        cleared.inspect_err(|error| eprintln!("e2e: not all was removed: {error:#}")).is_ok()
+    }
+}
+
+fn own(options: &Options) -> Result<Stage> {
+    let kubernetes = options.kubernetes.clone().context("give --kubernetes")?;
+    let cluster = Cluster::named(&options.name);
+    let kubectl = Kubectl::new(kubernetes.join("kubectl"), cluster.kubeconfig());
+    let (host, port) = cluster.api_endpoint();
+    let up = UpOptions { nodes: NODES, port: 0, kubernetes };
+    Ok(Stage { kubectl, own: Some((cluster, up)), api_server: Some((host, port.to_string())) })
+}
+
+fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
+    let api_server = options.api_server.as_ref().map(|address| {
+        let (host, port) = address.rsplit_once(':').context("E2E_API_SERVER is not HOST:PORT")?;
+        Ok::<_, anyhow::Error>((host.to_owned(), port.to_owned()))
+    });
+    let kubectl = Kubectl::new("kubectl".into(), kubeconfig.to_owned());
+    Ok(Stage { kubectl, own: None, api_server: api_server.transpose()? })
+}
+
+/// A file of this tree.
+pub(crate) fn in_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn archive(image: &str) -> PathBuf {
+    in_tree(&format!("target/images/{image}.tar"))
+}

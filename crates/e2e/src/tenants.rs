@@ -1,0 +1,87 @@
+//! The two tenants of `examples/two-tenants.yaml`, on the nodes that the cluster has.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::kubectl::{Kubectl, items};
+use crate::stage::in_tree;
+
+/// The namespaces, which are called as their tenants.
+pub(crate) const TENANTS: [&str; 2] = ["acme", "globex"];
+
+/// A pod that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pod {
+    pub(crate) tenant: String,
+    pub(crate) name: String,
+    pub(crate) ip: IpAddr,
+    pub(crate) node: String,
+}
+
+impl Pod {
+    /// `namespace/name`, as its server calls itself.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.tenant, self.name)
+    }
+}
+
+/// The example, with the cluster's nodes in the place of node1, node2 and node3.
+pub(crate) fn manifest(kubectl: &Kubectl) -> Result<String> {
+    let path = in_tree("examples/two-tenants.yaml");
+    let text = std::fs::read_to_string(&path).context("cannot read the example")?;
+    let nodes = kubectl.get(&["nodes"])?;
+    let label = |node: &Value| node["metadata"]["labels"]["kubernetes.io/hostname"].clone();
+    let mut names: Vec<_> =
+        items(&nodes).iter().filter_map(|node| Some(label(node).as_str()?.to_owned())).collect();
+    names.sort();
+    ensure!(names.len() >= 3, "the suite needs three nodes, and there are {}", names.len());
+    Ok(on_nodes(&text, &names))
+}
+
+fn on_nodes(manifest: &str, names: &[String]) -> String {
+    let placed = manifest.lines().map(|line| match line.split_once("hostname: node") {
+        Some((before, number)) => match number.trim().parse::<usize>() {
+            Ok(number) if (1..=names.len()).contains(&number) => {
+                format!("{before}hostname: {}", names[number - 1])
+            }
+            _ => line.to_owned(),
+        },
+        None => line.to_owned(),
+    });
+    placed.collect::<Vec<_>>().join("\n")
+}
+
+/// Every running pod of both tenants.
+pub(crate) fn pods(kubectl: &Kubectl) -> Result<Vec<Pod>> {
+    let mut pods = Vec::new();
+    for tenant in TENANTS {
+        let list = kubectl.get(&["pods", "--namespace", tenant])?;
+        for item in items(&list) {
+            pods.push(pod(tenant, item)?);
+        }
+    }
+    Ok(pods)
+}
+
+fn pod(tenant: &str, item: &Value) -> Result<Pod> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&item["metadata"]["name"]);
+    let ip = text(&item["status"]["podIP"]);
+    let ip = ip.parse().with_context(|| format!("pod {tenant}/{name} has no address"))?;
+    Ok(Pod { tenant: tenant.to_owned(), name, ip, node: text(&item["spec"]["nodeName"]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_placed_on_the_nodes_that_are_there() {
+        let names = ["alpha", "beta", "gamma"].map(String::from);
+        let text = "a:\n  kubernetes.io/hostname: node3\n  b: node1";
+        assert_eq!(on_nodes(text, &names), "a:\n  kubernetes.io/hostname: gamma\n  b: node1");
+        assert_eq!(on_nodes("hostname: node9", &names), "hostname: node9");
+    }
+}
