@@ -43,6 +43,11 @@ fresh: ## Fail where a generated file is stale or a promise has no test
 unit: ## Every test of the workspace; those that touch the kernel need root and say so
 	cargo test --workspace
 
+.PHONY: test-real
+test-real: setup ## The API's contract and the controller's tests against a real kube-apiserver (built the first time)
+	real/with-api cargo test --package atoll-apiserver --test contract
+	real/with-api cargo test --package atoll-controller --test '*'
+
 .PHONY: image
 image: setup ## Write the container images to target/images, as archives that need no registry
 	cargo xtask image

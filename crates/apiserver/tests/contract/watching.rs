@@ -92,7 +92,8 @@ async fn a_watch_ends_when_its_time_is_up() {
     let subject = Subject::new().await;
     let api = subject.api::<ConfigMap>();
     let from = version(&api).await;
-    let stream = api.watch(&WatchParams::default().timeout(1), &from).await.unwrap();
+    let quiet = WatchParams::default().timeout(1).labels("app=nobody");
+    let stream = api.watch(&quiet, &from).await.unwrap();
     let all = tokio::time::timeout(Duration::from_secs(10), stream.try_collect::<Vec<_>>());
     let seen = all.await.expect("the watch did not end").unwrap();
     assert!(seen.iter().all(|event| matches!(event, WatchEvent::Bookmark(_))), "{seen:?}");
