@@ -43,8 +43,17 @@ pub(crate) const KINDS: [Kind; 7] = [
 impl Controller {
     /// A controller that has listed everything.
     pub(crate) fn start(cluster: &Cluster, template: &Template, now: Duration) -> Self {
+        Controller::start_with(cluster, template, Settings::default(), now)
+    }
+
+    pub(crate) fn start_with(
+        cluster: &Cluster,
+        template: &Template,
+        settings: Settings,
+        now: Duration,
+    ) -> Self {
         let mut controller = Controller {
-            world: World::new(Settings::default()),
+            world: World::new(settings),
             queue: BTreeSet::new(),
             alarms: BTreeMap::new(),
             read: KINDS.map(|kind| (kind, cluster.log.len())).into(),
@@ -132,6 +141,14 @@ impl Controller {
         };
         answers.into_iter().for_each(|answer| self.hear(answer));
         as_thought
+    }
+
+    /// Works until nothing is left to do, without reading news.
+    pub(crate) fn work_off(&mut self, cluster: &mut Cluster) {
+        self.ring_alarms();
+        while !self.is_idle() {
+            self.work_on_nth(cluster, usize::MAX);
+        }
     }
 
     /// Reads everything and works until nothing is left to do.

@@ -251,15 +251,44 @@ fn a_claim_whose_holder_is_gone_is_given_back_after_a_while() {
     assert!(!scene.exists(Kind::Claim, "address.1.10.0.0.9"));
 }
 
-#[test]
-fn a_controller_that_was_killed_after_the_claim_goes_on_with_the_same_address() {
+/// A scene in which a controller has claimed an address for pod `web` and not made the port yet,
+/// and a second controller that was there before the pod.
+fn claimed_without_port() -> (Scene, Controller) {
     let mut scene = acme();
+    let template = atoll_model::intent::Template::None;
+    let other = Controller::start(&scene.cluster, &template, scene.controller.now);
     scene.cluster.create(pod("shop/web", None, None)).unwrap();
     scene.controller.read_next(&scene.cluster, Kind::Pod);
     scene.controller.work_on_nth(&mut scene.cluster, 0);
     scene.controller.work_on_nth(&mut scene.cluster, usize::MAX);
-    assert_eq!(ip(&scene, "web"), None, "it is killed between claim and port");
     assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+    assert_eq!(ip(&scene, "web"), None);
+    (scene, other)
+}
+
+#[test]
+fn a_claim_is_left_alone_while_its_port_may_be_on_the_way() {
+    let (mut scene, mut other) = claimed_without_port();
+    scene.cluster.delete(&key(Kind::Pod, "shop/web"));
+    other.settle(&mut scene.cluster);
+    assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+    other.wait(&mut scene.cluster, Duration::from_secs(31));
+    assert!(!scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+}
+
+#[test]
+fn a_claim_is_not_given_back_by_somebody_who_has_not_heard_of_its_pod() {
+    let (mut scene, mut other) = claimed_without_port();
+    while other.read_next(&scene.cluster, Kind::Claim) {}
+    other.work_off(&mut scene.cluster);
+    other.now += Duration::from_secs(31);
+    other.work_off(&mut scene.cluster);
+    assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+}
+
+#[test]
+fn a_controller_that_was_killed_after_the_claim_goes_on_with_the_same_address() {
+    let (mut scene, _) = claimed_without_port();
     let template = atoll_model::intent::Template::None;
     scene.controller = Controller::start(&scene.cluster, &template, scene.controller.now);
     scene.settle();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use atoll_api::NetworkPhase;
+use atoll_model::Settings;
 use atoll_model::intent::{Kind, ObjectName, Template, holder_of_port};
 use proptest::prelude::*;
 
@@ -47,6 +48,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Freed addresses are given again at once: the harder case.
+fn restless() -> Settings {
+    Settings { rest: Duration::ZERO, ..Settings::default() }
+}
+
 /// Two controllers that work at once, as after a leader was wrongly taken for dead.
 struct History {
     cluster: Cluster,
@@ -58,9 +64,10 @@ struct History {
 impl History {
     fn new() -> Self {
         let mut cluster = Cluster::default();
-        cluster.create(tenant("acme", &["10.0.0.0/28"])).unwrap();
+        cluster.create(tenant("acme", &["10.0.0.0/29"])).unwrap();
         cluster.create(namespace("shop", "acme")).unwrap();
-        let start = || Controller::start(&cluster, &Template::None, Duration::ZERO);
+        let start =
+            || Controller::start_with(&cluster, &Template::None, restless(), Duration::ZERO);
         let controllers = vec![start(), start()];
         History { cluster, controllers, phases: BTreeMap::new(), checked: 0 }
     }
@@ -95,7 +102,8 @@ impl History {
             Step::Kill(who) => {
                 let who = usize::from(*who);
                 let now = self.controllers[who].now;
-                self.controllers[who] = Controller::start(&self.cluster, &Template::None, now);
+                self.controllers[who] =
+                    Controller::start_with(&self.cluster, &Template::None, restless(), now);
             }
             Step::Wait(seconds) => {
                 let time = Duration::from_secs((*seconds).into());
