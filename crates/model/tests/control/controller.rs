@@ -17,6 +17,7 @@ pub(crate) struct Controller {
     alarms: BTreeMap<Key, Duration>,
     read: BTreeMap<Kind, usize>,
     in_flight: Vec<Batch>,
+    decided: usize,
     pub(crate) now: Duration,
 }
 
@@ -58,6 +59,7 @@ impl Controller {
             alarms: BTreeMap::new(),
             read: KINDS.map(|kind| (kind, cluster.log.len())).into(),
             in_flight: Vec::new(),
+            decided: 0,
             now,
         };
         let touched = controller.world.observe_template(template.clone());
@@ -112,6 +114,7 @@ impl Controller {
         self.queue.remove(key);
         let now = self.clock();
         let decision = self.world.decide(key, &now);
+        self.decided += 1;
         if let Some(moment) = decision.again {
             self.alarms.insert(key.clone(), moment);
         }
@@ -147,21 +150,49 @@ impl Controller {
     pub(crate) fn work_off(&mut self, cluster: &mut Cluster) {
         self.ring_alarms();
         while !self.is_idle() {
-            self.work_on_nth(cluster, usize::MAX);
+            self.finish_one(cluster);
+        }
+    }
+
+    /// Finishes what was begun, or one queued object.
+    fn finish_one(&mut self, cluster: &mut Cluster) {
+        if self.in_flight.is_empty()
+            && let Some(key) = self.queue.pop_first()
+        {
+            self.begin(&key);
+        }
+        while !self.in_flight.is_empty() {
+            self.go_on(cluster, 0);
         }
     }
 
     /// Reads everything and works until nothing is left to do.
     pub(crate) fn settle(&mut self, cluster: &mut Cluster) {
-        for _ in 0..100_000 {
-            let news = KINDS.map(|kind| self.read_next(cluster, kind));
+        for _ in 0..1_000_000 {
+            for kind in KINDS {
+                while self.read_next(cluster, kind) {}
+            }
             self.ring_alarms();
-            if self.is_idle() && !news.contains(&true) {
+            if self.is_idle() {
                 return;
             }
-            self.work_on_nth(cluster, usize::MAX);
+            self.finish_one(cluster);
         }
         panic!("the controller does not come to rest; queued: {:?}", self.queue);
+    }
+
+    /// Settles, and tells how often it decided about an object.
+    pub(crate) fn settle_counting(&mut self, cluster: &mut Cluster) -> usize {
+        let before = self.decided;
+        self.settle(cluster);
+        self.decided - before
+    }
+
+    /// The objects that a message makes it look at.
+    pub(crate) fn touched_by(&mut self, message: &Message) -> BTreeSet<Key> {
+        self.queue.clear();
+        self.hear(message.clone());
+        self.queue.clone()
     }
 
     /// Lets time pass and settles.

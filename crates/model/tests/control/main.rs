@@ -9,4 +9,5 @@ mod controller;
 mod networks;
 mod pods;
 mod properties;
+mod scale;
 mod tenants;
