@@ -50,6 +50,8 @@ pub enum Reason {
     AddressReserved,
     /// The pod's annotation cannot be parsed.
     RequestMalformed,
+    /// The tenant has as much as it may have.
+    QuotaExceeded,
     /// Deletion waits for what is still inside.
     InUse,
 }

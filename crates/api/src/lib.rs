@@ -26,7 +26,8 @@ pub use network::{Network, NetworkPhase, NetworkSpec, NetworkStatus};
 pub use port::{Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
 pub use tenant::{
-    DefaultNetwork, IsolationGrade, Tenant, TenantIsolation, TenantPhase, TenantSpec, TenantStatus,
+    DefaultNetwork, IsolationGrade, Tenant, TenantIsolation, TenantPhase, TenantQuota, TenantSpec,
+    TenantStatus,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -29,6 +29,21 @@ pub struct TenantSpec {
     /// controller's template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_network: Option<DefaultNetwork>,
+    /// How much the tenant may have. What is not named is not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<TenantQuota>,
+}
+
+/// How much a tenant may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantQuota {
+    /// Networks. Those that were there before the limit stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub networks: Option<u32>,
+    /// Ports: interfaces of pods. Those that were there before the limit stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u32>,
 }
 
 /// What a tenant's default network looks like.

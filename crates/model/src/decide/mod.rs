@@ -8,6 +8,7 @@ mod grant;
 mod network;
 mod pod;
 mod port;
+mod quota;
 mod subnet;
 mod tenant;
 

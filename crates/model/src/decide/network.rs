@@ -78,6 +78,9 @@ impl World {
         if self.tenants.get(&ObjectName::cluster(tenant.as_str())).is_none() {
             return pending(Reason::TenantNotFound, format!("tenant {tenant} does not exist"));
         }
+        if let Some(verdict) = self.over_network_quota(network, tenant) {
+            return Some((NetworkPhase::Pending, verdict));
+        }
         if let Some(range) = plan.cidrs.iter().find(|range| !self.serves(range)) {
             let message = format!("{range} is a range of IPv6, which is not served");
             return pending(Reason::FamilyNotServed, message);

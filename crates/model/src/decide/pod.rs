@@ -93,7 +93,9 @@ impl World {
         now: &Now,
     ) -> Result<Decision, Complaint> {
         let network = self.join(pod, tenant)?;
+        self.check_port_quota(tenant, port, &network.name, now)?;
         let granted = self.grant(pod, nic, port, &network, now)?;
+        self.take_seat(tenant, port);
         let address = NetAddr::new(network.id, granted.ip);
         Ok(Decision::act([
             Action::Claim(Thing::Address(address), holder_of_port(port, &pod.meta.uid)),

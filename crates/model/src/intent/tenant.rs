@@ -11,6 +11,8 @@ pub struct Tenant {
     pub meta: Meta,
     /// What it wants as its default network, instead of the template's.
     pub default_network: Option<api::DefaultNetwork>,
+    /// How much it may have.
+    pub quota: api::TenantQuota,
     /// The status as it stands.
     pub status: Option<api::TenantStatus>,
 }
@@ -20,6 +22,7 @@ impl From<&api::Tenant> for Tenant {
         Tenant {
             meta: Meta::from(&tenant.metadata),
             default_network: tenant.spec.default_network.clone(),
+            quota: tenant.spec.quota.clone().unwrap_or_default(),
             status: tenant.status.clone(),
         }
     }

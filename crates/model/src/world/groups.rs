@@ -21,13 +21,23 @@ impl<K: Hash + Eq, V: Ord> Groups<K, V> {
         self.0.entry(key).or_default().insert(member)
     }
 
-    pub(crate) fn remove(&mut self, key: &K, member: &V) {
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, member: &V)
+    where
+        K: Borrow<Q>,
+    {
         if let Some(set) = self.0.get_mut(key) {
             set.remove(member);
             if set.is_empty() {
                 self.0.remove(key);
             }
         }
+    }
+
+    pub(crate) fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q, member: &V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(key).is_some_and(|set| set.contains(member))
     }
 
     /// The members of a group, in order.
@@ -48,8 +58,8 @@ mod tests {
         let mut groups = Groups::default();
         groups.add("network", "pod");
         assert_eq!(groups.of("network").collect::<Vec<_>>(), [&"pod"]);
-        groups.remove(&"network", &"pod");
-        groups.remove(&"network", &"pod");
+        groups.remove("network", &"pod");
+        groups.remove("network", &"pod");
         assert_eq!(groups.of("network").len(), 0);
         assert!(groups.0.is_empty());
     }

@@ -23,6 +23,7 @@ pub(crate) struct Indexes {
     pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
+    pub(crate) seats_of_tenant: Groups<String, ObjectName>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
     pub(crate) claims_of_port: Groups<ObjectName, Thing>,
@@ -71,11 +72,14 @@ impl Item for Tenant {
     fn unlink(&self, _world: &mut World, _now: Moment) {}
 
     fn says_as(&self, earlier: &Self) -> bool {
-        self.meta.uid == earlier.meta.uid && self.meta.deleting == earlier.meta.deleting
+        let words =
+            |tenant: &Tenant| (tenant.meta.uid.clone(), tenant.meta.deleting, tenant.quota.clone());
+        words(self) == words(earlier)
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
         world.touch_networks_of_tenant(&self.meta.name.name, touched);
+        world.touch_waiting_in_tenant(&self.meta.name.name, touched);
     }
 }
 
@@ -144,6 +148,7 @@ impl Item for Network {
     fn touch(&self, world: &World, touched: &mut Touched) {
         let Ok(plan) = &self.plan else { return };
         world.touch_tenant(plan.name.tenant.as_str(), touched);
+        world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
         world.touch_vpc(&plan.vpc, touched);
         world.touch_subnets_of_network(&plan.name, touched);
         world.touch_waiting_for_network(&plan.name, touched);
@@ -201,6 +206,7 @@ impl Item for Port {
         world.indexes.ports_of_pod.add(self.pod.clone(), name.clone());
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.add(network.clone(), name.clone());
+            world.indexes.seats_of_tenant.add(network.tenant.to_string(), name.clone());
         }
     }
 
@@ -209,6 +215,7 @@ impl Item for Port {
         world.indexes.ports_of_pod.remove(&self.pod, name);
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.remove(network, name);
+            world.indexes.seats_of_tenant.remove(network.tenant.as_str(), name);
         }
     }
 

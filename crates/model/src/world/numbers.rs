@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
+use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
 
 use super::World;
 use crate::allocate::{AddressPool, IdPool, Moment};
@@ -20,6 +20,7 @@ pub(crate) struct Numbers {
     pub(crate) pools: HashMap<ObjectName, (NetworkId, AddressPool)>,
     pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
     pub(crate) proposed: HashMap<NetAddr, ObjectName>,
+    pub(crate) seats: HashMap<ObjectName, Label>,
 }
 
 impl Numbers {
@@ -103,6 +104,11 @@ impl World {
 
     /// Takes back what was proposed to a port.
     pub(crate) fn drop_proposals(&mut self, port: &ObjectName, now: Moment) {
+        if let Some(tenant) = self.numbers.seats.remove(port)
+            && self.ports.get(port).is_none()
+        {
+            self.indexes.seats_of_tenant.remove(tenant.as_str(), port);
+        }
         for address in self.numbers.proposals.remove(port).unwrap_or_default() {
             self.numbers.proposed.remove(&address);
             if self.claim_on(&Thing::Address(address)).is_none() {

@@ -33,6 +33,22 @@ impl World {
         touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
     }
 
+    /// Pods that wait for anything in a tenant: its limits may have changed.
+    pub(super) fn touch_waiting_in_tenant(&self, tenant: &str, touched: &mut Touched) {
+        for network in self.indexes.networks_of_tenant.of(tenant) {
+            let plan = self.networks.get(network).and_then(|network| network.plan.as_ref().ok());
+            plan.into_iter().for_each(|plan| self.touch_waiting_for_network(&plan.name, touched));
+        }
+    }
+
+    /// Networks that may move up when another of their tenant goes.
+    pub(super) fn touch_rivals_for_quota(&self, tenant: &str, touched: &mut Touched) {
+        let limited = self.tenants.get(&ObjectName::cluster(tenant));
+        if limited.is_some_and(|tenant| tenant.quota.networks.is_some()) {
+            self.touch_networks_of_tenant(tenant, touched);
+        }
+    }
+
     pub(super) fn touch_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
         let networks = self.indexes.networks_of_vpc.of(vpc);
         touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));

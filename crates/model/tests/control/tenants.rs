@@ -23,7 +23,7 @@ pub(crate) fn tenant(name: &str, cidrs: &[&str]) -> Object {
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
     };
     let default_network = (!cidrs.is_empty()).then_some(network);
-    Object::Tenant(api::Tenant::new(name, api::TenantSpec { default_network }))
+    Object::Tenant(api::Tenant::new(name, api::TenantSpec { default_network, quota: None }))
 }
 
 pub(crate) fn namespace(name: &str, tenant: &str) -> Object {
@@ -122,6 +122,56 @@ fn a_default_network_that_cannot_be_is_said_and_not_made() {
     assert!(said.starts_with("spec.defaultNetwork gives a network that cannot be: "), "{said}");
     assert_eq!(scene.said_of(&key(Kind::Tenant, "acme")), [said.as_str()]);
     assert_eq!(scene.cluster.of_kind(Kind::Network).len(), 0);
+}
+
+fn limit(scene: &mut Scene, networks: Option<u32>, ports: Option<u32>) {
+    scene.cluster.change(&key(Kind::Tenant, "acme"), |object| {
+        let Object::Tenant(tenant) = object else { unreachable!() };
+        tenant.spec.quota = Some(api::TenantQuota { networks, ports });
+    });
+    scene.settle();
+}
+
+#[test]
+fn a_network_too_many_waits_until_another_goes_or_the_limit_is_raised() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"]));
+    limit(&mut scene, Some(1), None);
+    for name in ["acme.second", "acme.third"] {
+        scene.create(crate::networks::network(name, None, &["10.0.0.0/16"]));
+    }
+    let told = |scene: &Scene, name| {
+        let status = scene.cluster.network(name).status.clone().unwrap();
+        (status.phase, message(&status.conditions))
+    };
+    let text = "tenant acme may have 1 networks and has: acme.default".to_owned();
+    assert_eq!(told(&scene, "acme.second"), (NetworkPhase::Pending, text));
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active, "it was there before");
+    scene.delete(Kind::Network, "acme.default");
+    assert_eq!(told(&scene, "acme.second").0, NetworkPhase::Active);
+    assert_eq!(told(&scene, "acme.third").0, NetworkPhase::Pending);
+    limit(&mut scene, Some(2), None);
+    assert_eq!(told(&scene, "acme.third").0, NetworkPhase::Active);
+}
+
+#[test]
+fn a_pod_too_many_hears_it_and_gets_its_port_when_there_is_room() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"])).create(namespace("shop", "acme"));
+    limit(&mut scene, None, Some(2));
+    for name in ["shop/a", "shop/b", "shop/c"] {
+        scene.cluster.create(crate::pods::pod(name, None, None)).unwrap();
+    }
+    scene.settle();
+    assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 2);
+    let said = scene.said_of(&key(Kind::Pod, "shop/c"));
+    assert_eq!(said, ["tenant acme may have 2 ports and has 2"]);
+    scene.delete(Kind::Pod, "shop/a");
+    scene.controller.wait(&mut scene.cluster, Duration::from_secs(6));
+    assert!(scene.exists(Kind::Port, "shop/c.eth0"));
+    scene.create(crate::pods::pod("shop/d", None, None));
+    limit(&mut scene, None, None);
+    assert!(scene.exists(Kind::Port, "shop/d.eth0"));
 }
 
 #[test]
