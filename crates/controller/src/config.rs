@@ -23,6 +23,11 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub claim_grace: u64,
 
+    /// The namespace of the lease by which several controllers agree on the one that works.
+    /// Without it, this one works at once.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -39,6 +44,7 @@ impl Default for ControllerConfig {
             default_network_template: None,
             address_rest: 30,
             claim_grace: 30,
+            lease_namespace: None,
             workers: 32,
         }
     }

@@ -6,6 +6,7 @@
 mod config;
 mod execute;
 mod kinds;
+mod leader;
 mod queue;
 mod reconcile;
 mod template;
@@ -32,11 +33,17 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     watch::start(&client, &desk, &mut tasks);
     tasks.spawn(template::follow(config.template_file(), desk.clone()));
+    match config.lease_namespace.clone() {
+        Some(namespace) => {
+            tasks.spawn(leader::follow(client.clone(), namespace, desk.clone()));
+        }
+        None => desk.lead(true),
+    }
     for _ in 0..config.workers {
         tasks.spawn(reconcile::work(client.clone(), desk.clone()));
     }
     shutdown.await;
-    desk.close();
+    desk.lead(false);
     tasks.shutdown().await;
     Ok(())
 }

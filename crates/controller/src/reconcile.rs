@@ -47,12 +47,12 @@ struct Papers {
     queue: Queue,
     listed: HashSet<Kind>,
     template_known: bool,
-    closed: bool,
+    leading: bool,
 }
 
 impl Papers {
     fn is_open(&self) -> bool {
-        self.listed.len() == KINDS && self.template_known && !self.closed
+        self.listed.len() == KINDS && self.template_known && self.leading
     }
 
     fn file(&mut self, touched: Touched, now: Moment) {
@@ -75,7 +75,7 @@ impl Desk {
             queue: Queue::default(),
             listed: HashSet::new(),
             template_known: false,
-            closed: false,
+            leading: false,
         };
         Desk { papers: Mutex::new(papers), bell: Notify::new(), beginning: Instant::now() }
     }
@@ -105,9 +105,14 @@ impl Desk {
         self.bell.notify_waiters();
     }
 
-    /// Hands out no more work.
-    pub(crate) fn close(&self) {
-        self.papers().closed = true;
+    /// Whether work is handed out. News are always taken in.
+    pub(crate) fn lead(&self, leading: bool) {
+        let mut papers = self.papers();
+        if papers.leading != leading {
+            papers.leading = leading;
+            tracing::info!(leading, "the lead changed");
+            self.bell.notify_waiters();
+        }
     }
 
     /// The next object to look at.

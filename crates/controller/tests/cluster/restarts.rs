@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use atoll_api::{Claim, Network, Port, Subnet, Tenant};
 use atoll_controller::ControllerConfig;
-use kube::api::ListParams;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
@@ -85,4 +86,25 @@ async fn ports(subject: &Subject, namespace: &str) -> usize {
 async fn address_claims(subject: &Subject) -> usize {
     let claims = subject.claims().await;
     claims.iter().filter(|claim| claim.name_any().starts_with("address.")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_controllers_with_a_lease_one_works_and_the_other_goes_on_after_it() {
+    let subject = Subject::new("lease").await;
+    let elected = || ControllerConfig { lease_namespace: Some("default".into()), ..hasty() };
+    let first = subject.start(elected());
+    let (acme, later) = (subject.unique("acme"), subject.unique("later"));
+    subject.make_tenant(&acme, "10.0.0.0/16").await;
+    subject.network_in_phase(&format!("{acme}.default"), "Active").await;
+    let leases = Api::<Lease>::namespaced(subject.client.clone(), "default");
+    let holder = || async { leases.get("atoll-controller").await.unwrap().spec.unwrap() };
+    let before = holder().await.holder_identity;
+    let _second = subject.start(elected());
+    first.kill();
+    subject.make_tenant(&later, "10.0.0.0/16").await;
+    subject.network_in_phase(&format!("{later}.default"), "Active").await;
+    assert_ne!(holder().await.holder_identity, before);
+    subject.remove_tenant(&acme).await;
+    subject.remove_tenant(&later).await;
+    leases.delete("atoll-controller", &DeleteParams::default()).await.unwrap();
 }
