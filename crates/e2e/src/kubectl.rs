@@ -77,9 +77,11 @@ impl Kubectl {
         printed(&format!("exec in {namespace}/{pod}: {}", command.join(" ")), output)
     }
 
-    /// Starts kubectl and leaves it running; what it prints can be read while it does.
+    /// Starts kubectl itself, without a limit of time, and leaves it running; what it prints can be
+    /// read while it does. Who starts it ends it.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Child> {
-        let mut command = self.command(arguments);
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().context("cannot run kubectl")
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use atoll_realnodes::{Cluster, UpOptions};
 
 use crate::Options;
@@ -40,6 +40,11 @@ impl Stage {
         self.api_server.as_ref()
     }
 
+    /// The cluster, where its nodes are ours to kill.
+    pub(crate) fn own_cluster(&self) -> Option<&Cluster> {
+        self.own.as_ref().map(|(cluster, _)| cluster)
+    }
+
     /// The logs of the cluster's own programs, where they are at hand.
     pub(crate) fn logs(&self) -> Option<PathBuf> {
         self.own.as_ref().map(|(cluster, _)| cluster.logs())
@@ -48,11 +53,20 @@ impl Stage {
     /// Removes what the suite made; says what it could not.
     pub(crate) fn clear(&self) -> bool {
         let cleared = match &self.own {
-            Some((cluster, _)) => cluster.down(),
+            Some((cluster, _)) => take_down(cluster),
             None => install::remove(self),
         };
         cleared.inspect_err(|error| eprintln!("e2e: not all was removed: {error:#}")).is_ok()
     }
+}
+
+/// Down means that nothing is left, wherever one looks.
+fn take_down(cluster: &Cluster) -> Result<()> {
+    cluster.down()?;
+    let left = cluster.traces();
+    ensure!(left.is_empty(), "{}", left.join(", "));
+    println!("the cluster is down, and nothing is left of it");
+    Ok(())
 }
 
 fn own(options: &Options) -> Result<Stage> {

@@ -16,6 +16,11 @@ use crate::patience::wait_until;
 /// How long the kernel may take to let go of a group whose processes have ended.
 const RELEASE: Duration = Duration::from_secs(30);
 
+/// What the group of a cluster is called in every hierarchy.
+pub(crate) fn name(home: &Home) -> String {
+    format!("atoll-real-{}", home.name())
+}
+
 /// One mounted hierarchy of control groups (version 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
@@ -29,7 +34,7 @@ pub(crate) struct Hierarchy {
 
 impl Hierarchy {
     fn group_of_cluster(&self, home: &Home) -> PathBuf {
-        self.own_group.join(format!("atoll-real-{}", home.name()))
+        self.own_group.join(name(home))
     }
 
     fn mount_below(&self, folder: &Path) -> Result<()> {

@@ -10,7 +10,7 @@ use atoll_types::Label;
 use crate::fabric::{CONTROL_ADDRESS, Node};
 use crate::home::Home;
 use crate::up::UpOptions;
-use crate::{control_plane, down, node, processes, up};
+use crate::{control_plane, down, node, processes, traces, up};
 
 /// A cluster, up or not.
 #[derive(Clone, Debug)]
@@ -32,6 +32,11 @@ impl Cluster {
     /// Removes it without a trace, whatever state it is in. Repeatable.
     pub fn down(&self) -> Result<()> {
         down::down(&self.home)
+    }
+
+    /// What is left of it on this machine, wherever it is: nothing when it is down.
+    pub fn traces(&self) -> Vec<String> {
+        traces::of(&self.home)
     }
 
     /// The kubeconfig of its administrator.

@@ -18,6 +18,7 @@ mod namespace;
 mod node;
 mod patience;
 mod processes;
+mod traces;
 mod up;
 
 pub use cluster::Cluster;

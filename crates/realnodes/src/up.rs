@@ -11,6 +11,7 @@ use nix::mount::{MsFlags, mount};
 use crate::control_plane::Started;
 use crate::fabric::{self, MOST_NODES, Node};
 use crate::home::Home;
+use crate::node::REFERENCE_PLUGINS;
 use crate::patience::wait_until;
 use crate::{cgroups, control_plane, forward, node};
 
@@ -68,6 +69,8 @@ fn check(options: &UpOptions) -> Result<()> {
     for program in ["containerd", "runc", "ip", "nsenter"] {
         ensure!(in_path(program), "{program} is missing: run scripts/setup-real");
     }
+    let loopback = Path::new(REFERENCE_PLUGINS).join("loopback");
+    ensure!(loopback.exists(), "{} is missing: run scripts/setup-real", loopback.display());
     let folder = &options.kubernetes;
     let programs = ["etcd", "kube-apiserver", "kubelet", "kubectl"];
     let complete = programs.iter().all(|program| folder.join(program).exists());

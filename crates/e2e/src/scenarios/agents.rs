@@ -18,19 +18,18 @@ struct Tally {
 
 /// Across nodes and on one node, while every agent is deleted and comes back.
 pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
-    let flows = [flow(stage, "10.0.0.6")?, flow(stage, "10.0.0.7")?];
+    let mut flows = [flow(stage, "10.0.0.6")?, flow(stage, "10.0.0.7")?];
     let before = agents(stage)?;
     let select = "--selector=app.kubernetes.io/component=agent";
     stage.kubectl.run(&["delete", "pods", "--namespace", NAMESPACE, select])?;
     install::await_parts(stage)?;
     let after = agents(stage)?;
     ensure!(before.iter().all(|uid| !after.contains(uid)), "agents were not replaced");
-    for mut flow in flows {
-        let early = flow.try_wait()?.is_some();
-        ensure!(!early, "the traffic ended before the agents were back: it proves nothing");
-        whole(flow)?;
+    for flow in &mut flows {
+        let ended = flow.try_wait()?.is_some();
+        ensure!(!ended, "the traffic ended before the agents were back: it proves nothing");
     }
-    Ok(())
+    flows.into_iter().try_for_each(whole)
 }
 
 fn flow(stage: &Stage, server: &str) -> Result<Child> {

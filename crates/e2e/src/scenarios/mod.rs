@@ -2,5 +2,6 @@
 
 pub(crate) mod agents;
 pub(crate) mod nodes;
+pub(crate) mod power;
 pub(crate) mod reach;
 pub(crate) mod users;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, ChildStdout};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -51,20 +51,25 @@ pub(crate) fn port_forward(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// A running `kubectl port-forward`; it ends with this value.
-struct Forwarder(Child);
+/// A running `kubectl port-forward`; it ends with this value. Its output stays open, because it
+/// ends when it cannot write.
+struct Forwarder {
+    kubectl: Child,
+    output: BufReader<ChildStdout>,
+}
 
 impl Forwarder {
     fn start(stage: &Stage, tenant: &str) -> Result<Self> {
         let arguments = ["port-forward", "--namespace", tenant, "pod/web", ":8080"];
-        Ok(Forwarder(stage.kubectl.start(&arguments)?))
+        let mut kubectl = stage.kubectl.start(&arguments)?;
+        let output = BufReader::new(kubectl.stdout.take().context("kubectl has no output")?);
+        Ok(Forwarder { kubectl, output })
     }
 
     /// The port that it says it listens on.
     fn local_port(&mut self) -> Result<u16> {
-        let output = self.0.stdout.take().context("kubectl has no output")?;
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
+        self.output.read_line(&mut line)?;
         let port = line.split(" -> ").next().and_then(|text| text.rsplit(':').next());
         port.and_then(|port| port.parse().ok()).with_context(|| format!("no port in {line:?}"))
     }
@@ -72,8 +77,8 @@ impl Forwarder {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.kubectl.kill();
+        let _ = self.kubectl.wait();
     }
 }
 

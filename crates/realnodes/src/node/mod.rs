@@ -10,6 +10,8 @@ mod supervise;
 
 use std::process::{Command, Stdio};
 
+pub(crate) use root::REFERENCE_PLUGINS;
+
 use anyhow::{Context, Result};
 use atoll_types::Label;
 use nix::sched::{CloneFlags, unshare};

@@ -16,6 +16,9 @@ use crate::home::Home;
 /// Where a node finds the Kubernetes programs.
 pub(super) const KUBERNETES: &str = "/opt/kubernetes";
 
+/// Where Debian keeps the reference CNI plugins.
+pub(crate) const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
+
 /// Folders on the node's disk that are not layers over the machine's: a container's layers cannot
 /// lie on top of layers, and what other programs of this machine put there is not the node's.
 const ON_DISK: [&str; 6] = [
@@ -49,6 +52,7 @@ pub(super) fn enter(home: &Home, node: Node) -> Result<()> {
     bind(&fs::canonicalize(home.binaries())?, &inside(&root, KUBERNETES))?;
     mount_system(&root, &hierarchies)?;
     pretend_machine_settings(&disk, &root)?;
+    offer_reference_plugins(&root)?;
     write_names(&root, node)?;
     move_to(&root)?;
     propagate("/", MsFlags::MS_SHARED)
@@ -114,6 +118,20 @@ fn pretend_machine_settings(disk: &Path, root: &Path) -> Result<()> {
         let file = folder.join(setting.replace('/', "-"));
         fs::write(&file, format!("{value}\n"))?;
         bind(&file, &inside(root, "/proc/sys").join(setting))?;
+    }
+    Ok(())
+}
+
+/// An ordinary node has the reference plugins, and containerd calls one of them for each pod's
+/// loopback. None is configured.
+fn offer_reference_plugins(root: &Path) -> Result<()> {
+    let folder = inside(root, "/opt/cni/bin");
+    for plugin in fs::read_dir(REFERENCE_PLUGINS)? {
+        let plugin = plugin?;
+        let offered = folder.join(plugin.file_name());
+        if !offered.is_symlink() {
+            std::os::unix::fs::symlink(plugin.path(), offered)?;
+        }
     }
     Ok(())
 }

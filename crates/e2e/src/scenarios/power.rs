@@ -1,0 +1,31 @@
+//! Nodes that lose power. Only nodes of our own can.
+
+use anyhow::{Context, Result, ensure};
+use atoll_realnodes::{Cluster, Node, wait_until};
+
+use crate::kubectl::PATIENCE;
+use crate::scenarios::reach;
+use crate::stage::Stage;
+use crate::tenants;
+
+/// The node of acme/db and globex/cache.
+const VICTIM: &str = "node2";
+
+pub(crate) fn node_comes_back(stage: &Stage, cluster: &Cluster) -> Result<()> {
+    let node: Node = VICTIM.parse()?;
+    let before = tenants::pods(&stage.kubectl)?;
+    cluster.kill_node(node)?;
+    ensure!(!reaches_victim(stage)?, "a pod answers on a node without power");
+    cluster.start_node(node)?;
+    wait_until("the pods of the node to answer again", PATIENCE, || reaches_victim(stage))?;
+    let after = tenants::pods(&stage.kubectl)?;
+    ensure!(before == after, "pods moved or changed their addresses: {after:?}");
+    reach::isolated(stage).context("after the node came back")
+}
+
+fn reaches_victim(stage: &Stage) -> Result<bool> {
+    let connect = |server| ["atoll", "toolbox", "connect", "tcp", server];
+    let acme = stage.kubectl.exec("acme", "web", &connect("10.0.0.6"))?;
+    let globex = stage.kubectl.exec("globex", "web", &connect("10.0.0.7"))?;
+    Ok(acme.status.success() && globex.status.success())
+}
