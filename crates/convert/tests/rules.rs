@@ -1,5 +1,11 @@
 //! What is decided, what is refused, and what is left alone.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "a test that cannot go on fails; its inputs are written in place"
+)]
+
 use std::collections::BTreeMap;
 
 use atoll_convert::{Settings, convert};

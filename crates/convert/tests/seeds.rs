@@ -1,5 +1,7 @@
 //! Every manifest of the seeds, and what becomes of it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 
 use atoll_convert::{Settings, convert};
