@@ -11,3 +11,6 @@ pub const ARKTOS_NETWORK: &str = "arktos.futurewei.com/network";
 
 /// Annotation of a pod: what it asks of its interfaces, as JSON `[{subnet, ip, name, port}]`.
 pub const NICS: &str = "atoll.dev/nics";
+
+/// Annotation of a pod: the networks beside its primary one, as a JSON list of names.
+pub const EXTRA_NETWORKS: &str = "atoll.dev/extra-networks";

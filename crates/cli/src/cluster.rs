@@ -20,7 +20,8 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    async fn client(&self) -> Result<Client> {
+    /// A client of the cluster.
+    pub(crate) async fn client(&self) -> Result<Client> {
         let config = match &self.kubeconfig {
             None => Config::infer().await.context("no cluster is configured; give --kubeconfig")?,
             Some(path) => {

@@ -1,6 +1,8 @@
 //! `atoll`: one program for every place. This file wires, and nothing else.
 
+mod apply;
 mod cluster;
+mod convert;
 mod drops;
 mod output;
 
@@ -14,7 +16,9 @@ use atoll_lab::{Hooks, LabCommand};
 use atoll_toolbox::ToolboxCommand;
 use clap::{Parser, Subcommand};
 
+use crate::apply::ApplyArgs;
 use crate::cluster::ClusterArgs;
+use crate::convert::ConvertArgs;
 use crate::drops::DropsArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -28,7 +32,8 @@ struct Atoll {
 const EXAMPLES: &str = "Examples:
   atoll lab up                      a small cluster on this machine
   atoll lab exec -n acme web -- ip addr
-  atoll drops --lab default         what was dropped, and why";
+  atoll drops --lab default         what was dropped, and why
+  atoll apply -f network.yaml --tenant acme";
 
 #[derive(Subcommand)]
 enum Command {
@@ -37,6 +42,10 @@ enum Command {
     Lab(LabCommand),
     /// What was dropped on a node or in a lab, and why
     Drops(DropsArgs),
+    /// Print manifests of Arktos and of Kubernetes' networking proposal as ours
+    Convert(ConvertArgs),
+    /// Send manifests, ours or those that `convert` takes, to a cluster
+    Apply(ApplyArgs),
     /// Client, echo server and prober for trying out networks
     #[command(subcommand)]
     Toolbox(ToolboxCommand),
@@ -67,6 +76,8 @@ fn main() -> ExitCode {
         Command::Cni => return atoll_cni::run(),
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Apply(args) => apply::run(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),
         Command::Controller { cluster, config } => cluster::serve(&cluster, |client, shutdown| {
             atoll_controller::run(client, config, shutdown)
