@@ -12,12 +12,17 @@ mod workload;
 pub(crate) use crd::CLEANUP_FINALIZER as CRD_CLEANUP_FINALIZER;
 pub(crate) use event::{from_core as event_from_core, to_core as event_to_core};
 pub(crate) use pod::{bind, grace_period};
-pub(crate) use service::{Addresses, needs_address};
+pub(crate) use service::{Claim, provision as provision_service};
 
 use crate::failure::Cause;
 use crate::registry::{Nature, Resource};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+
+/// What no other object may have at the same time.
+pub(crate) fn claims(collection: &str, object: &Value) -> Vec<Claim> {
+    if collection == "services" { service::claims(object) } else { Vec::new() }
+}
 
 /// Fills the defaults of built-in kinds.
 pub(crate) fn fill_defaults(resource: &Resource, object: &mut Value) {
@@ -25,10 +30,11 @@ pub(crate) fn fill_defaults(resource: &Resource, object: &mut Value) {
         ("", "pods") => pod::fill_defaults(object),
         ("", "services") => service::fill_defaults(object),
         ("", "namespaces") => namespace::fill_defaults(object),
-        ("", "secrets") => crate::object::set_default(object, "type", "Opaque"),
+        ("", "secrets") => workload::fill_secret(object),
         ("apiextensions.k8s.io", _) => crd::fill_defaults(object),
         ("apps", _) => workload::fill_defaults(object),
-        ("networking.k8s.io", "networkpolicies") => workload::fill_policy_types(object),
+        ("networking.k8s.io", "networkpolicies") => workload::fill_policy(object),
+        ("discovery.k8s.io", "endpointslices") => workload::fill_slice(object),
         _ => {}
     }
 }

@@ -3,7 +3,6 @@
 use crate::failure::Cause;
 use crate::object::{at, set, set_default, text};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
 /// The range of cluster addresses, 10.96.0.0/16.
@@ -11,39 +10,110 @@ const FIRST: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const COUNT: u32 = 1 << 16;
 /// Addresses below this one are handed out only on request, as kube-apiserver does.
 const RESERVED: u32 = 16;
+const NODE_PORTS: std::ops::Range<u16> = 30_000..32_768;
 
-/// Cluster addresses in use.
-#[derive(Debug, Default)]
-pub(crate) struct Addresses {
-    used: HashSet<Ipv4Addr>,
-    next: u32,
+/// What only one service may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Claim {
+    Address(Ipv4Addr),
+    NodePort(u16),
 }
 
-impl Addresses {
-    pub(crate) fn take(&mut self, address: Ipv4Addr) -> bool {
-        self.used.insert(address)
-    }
+/// What a service has for itself.
+pub(super) fn claims(service: &Value) -> Vec<Claim> {
+    let address = text(service, "spec.clusterIP").parse().ok().map(Claim::Address);
+    let ports = at(service, "spec.ports").and_then(Value::as_array);
+    let ports = ports.into_iter().flatten().filter_map(node_port).map(Claim::NodePort);
+    address.into_iter().chain(ports).collect()
+}
 
-    pub(crate) fn release(&mut self, address: Ipv4Addr) {
-        self.used.remove(&address);
-    }
+fn node_port(port: &Value) -> Option<u16> {
+    port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
+}
 
-    /// A free address, other than the one given last as long as there are others.
-    pub(crate) fn allocate(&mut self) -> Option<Ipv4Addr> {
+/// Gives a service what it needs and lacks. `taken` says what others have, `from` where to begin
+/// to look; an error says which field asks for what cannot be given.
+pub(crate) fn provision(
+    service: &mut Value,
+    taken: impl Fn(Claim) -> bool,
+    from: u32,
+) -> Result<(), Cause> {
+    give_address(service, &taken, from)?;
+    if matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
+        give_node_ports(service, &taken, from)?;
+    }
+    Ok(())
+}
+
+fn give_address(
+    service: &mut Value,
+    taken: &impl Fn(Claim) -> bool,
+    from: u32,
+) -> Result<(), Cause> {
+    let asked = text(service, "spec.clusterIP").to_owned();
+    if needs_address(service) {
         let span = COUNT - RESERVED - 1;
-        for _ in 0..span {
-            let address = Ipv4Addr::from(FIRST + RESERVED + self.next % span);
-            self.next = self.next.wrapping_add(1);
-            if self.used.insert(address) {
-                return Some(address);
-            }
+        let free = (0..span)
+            .map(|step| Ipv4Addr::from(FIRST + RESERVED + (from % span + step) % span))
+            .find(|address| !taken(Claim::Address(*address)))
+            .ok_or_else(|| address_cause("a free one", "range is full"))?;
+        set(service, "spec.clusterIP", free.to_string());
+    } else if let Ok(address) = asked.parse::<Ipv4Addr>() {
+        if !(FIRST + 1..FIRST + COUNT - 1).contains(&u32::from(address)) {
+            return Err(address_cause(
+                &asked,
+                "the provided network does not match the current range",
+            ));
         }
-        None
+        if taken(Claim::Address(address)) {
+            return Err(address_cause(&asked, "provided IP is already allocated"));
+        }
     }
+    let address = text(service, "spec.clusterIP").to_owned();
+    if !address.is_empty() {
+        set(service, "spec.clusterIPs", json!([address]));
+    }
+    Ok(())
+}
 
-    pub(crate) fn in_range(address: Ipv4Addr) -> bool {
-        (FIRST + 1..FIRST + COUNT - 1).contains(&u32::from(address))
+fn address_cause(address: &str, why: &str) -> Cause {
+    let why = format!("failed to allocate IP {address}: {why}");
+    Cause::invalid("spec.clusterIPs", &json!([address]), &why)
+}
+
+fn give_node_ports(
+    service: &mut Value,
+    taken: &impl Fn(Claim) -> bool,
+    from: u32,
+) -> Result<(), Cause> {
+    let mut given: Vec<u16> = Vec::new();
+    let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")?.as_array_mut());
+    for (index, port) in ports.into_iter().flatten().enumerate() {
+        let refuse = |why: &str| {
+            let field = format!("spec.ports[{index}].nodePort");
+            Cause::invalid(&field, &port["nodePort"], why)
+        };
+        let free = |number: u16| !taken(Claim::NodePort(number)) && !given.contains(&number);
+        let number = match node_port(port) {
+            Some(asked) if !NODE_PORTS.contains(&asked) => {
+                let why = "provided port is not in the valid range. The range of valid ports is \
+                           30000-32767";
+                return Err(refuse(why));
+            }
+            Some(asked) if !free(asked) => {
+                return Err(refuse("provided port is already allocated"));
+            }
+            Some(asked) => asked,
+            None => {
+                let start = u16::try_from(from % 2768).unwrap_or(0);
+                let all = (0..2768).map(|step| 30_000 + (start + step) % 2768);
+                all.into_iter().find(|n| free(*n)).ok_or_else(|| refuse("range is full"))?
+            }
+        };
+        given.push(number);
+        port["nodePort"] = number.into();
     }
+    Ok(())
 }
 
 pub(super) fn fill_defaults(service: &mut Value) {
@@ -69,17 +139,28 @@ pub(super) fn fill_defaults(service: &mut Value) {
 }
 
 /// Whether the service must be given a cluster address.
-pub(crate) fn needs_address(service: &Value) -> bool {
+fn needs_address(service: &Value) -> bool {
     text(service, "spec.type") != "ExternalName" && text(service, "spec.clusterIP").is_empty()
 }
 
-/// An update that does not mention the address keeps it.
+/// An update that does not mention address and node ports keeps them.
 pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
     if needs_address(service) {
         for field in ["spec.clusterIP", "spec.clusterIPs"] {
             if let Some(kept) = at(old, field).cloned() {
                 set(service, field, kept);
             }
+        }
+    }
+    if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
+        return;
+    }
+    let known = at(old, "spec.ports").and_then(Value::as_array).cloned().unwrap_or_default();
+    let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")?.as_array_mut());
+    for port in ports.into_iter().flatten().filter(|port| node_port(port).is_none()) {
+        let same = |k: &&Value| k["port"] == port["port"] && k["protocol"] == port["protocol"];
+        if let Some(number) = known.iter().find(same).and_then(node_port) {
+            port["nodePort"] = number.into();
         }
     }
 }
@@ -122,23 +203,52 @@ fn changed_address(old: &Value, address: &str, kind: &str) -> Option<Cause> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn addresses_are_handed_out_once_until_released() {
-        let mut addresses = Addresses::default();
-        let first = addresses.allocate().unwrap();
-        let second = addresses.allocate().unwrap();
-        assert_ne!(first, second);
-        assert!(Addresses::in_range(first));
-        assert!(!addresses.take(first));
-        addresses.release(first);
-        assert!(addresses.take(first));
+    fn service(kind: &str) -> Value {
+        json!({"spec": {"type": kind, "ports": [{"port": 80}, {"port": 81}]}})
     }
 
     #[test]
-    fn a_full_range_has_no_address_left() {
-        let mut addresses = Addresses::default();
-        let given = std::iter::from_fn(|| addresses.allocate()).count();
-        assert_eq!(given, (COUNT - RESERVED - 1) as usize);
+    fn a_service_is_given_what_nobody_else_has() {
+        let mut service = service("NodePort");
+        let first = Claim::Address(Ipv4Addr::new(10, 96, 0, 16));
+        let taken = [first, Claim::NodePort(30_000)];
+        provision(&mut service, |claim| taken.contains(&claim), 0).unwrap();
+        assert_eq!(service["spec"]["clusterIPs"], json!(["10.96.0.17"]));
+        assert_eq!(service["spec"]["ports"][0]["nodePort"], 30_001);
+        assert_eq!(service["spec"]["ports"][1]["nodePort"], 30_002);
+        assert_eq!(claims(&service).len(), 3);
+    }
+
+    #[test]
+    fn what_is_taken_or_out_of_range_is_refused() {
+        let refused = |field: &str, value: Value, taken: bool| {
+            let mut service = service("NodePort");
+            match field {
+                "clusterIP" => service["spec"]["clusterIP"] = value,
+                _ => service["spec"]["ports"][0]["nodePort"] = value,
+            }
+            provision(&mut service, |_| taken, 0).unwrap_err().message
+        };
+        assert!(refused("clusterIP", json!("10.97.0.1"), false).contains("current range"));
+        assert!(refused("clusterIP", json!("10.96.0.1"), true).contains("already allocated"));
+        assert!(refused("nodePort", json!(80), false).contains("30000-32767"));
+        assert!(refused("none", json!(null), true).contains("range is full"));
+    }
+
+    #[test]
+    fn a_headless_service_says_so_twice() {
+        let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
+        provision(&mut service, |_| false, 0).unwrap();
+        assert_eq!(service["spec"]["clusterIPs"], json!(["None"]));
+    }
+
+    #[test]
+    fn node_ports_are_kept_by_an_update_that_does_not_mention_them() {
+        let mut old = service("NodePort");
+        provision(&mut old, |_| false, 7).unwrap();
+        let mut new = service("NodePort");
+        keep_addresses(&mut new, &old);
+        assert_eq!(claims(&new), claims(&old));
     }
 
     #[test]

@@ -36,8 +36,7 @@ fn ensure(
         return Ok(());
     }
     let object = prepare(&target, object)?;
-    let job = api.clone();
     api.store.transact_blocking(move |tx| {
-        job.create_in(tx, &target, object, &WriteOptions::default()).map(|_| ())
+        Api::create_in(tx, &target, object, &WriteOptions::default()).map(|_| ())
     })
 }

@@ -1,26 +1,22 @@
-//! Keeping in step with committed changes: custom kinds follow their definitions, and service
-//! addresses the services, before the writer of the change gets its answer.
+//! Keeping in step with committed changes: custom kinds follow their definitions before the writer
+//! of the change gets its answer.
 
-use crate::kinds::Addresses;
 use crate::object;
 use crate::registry::{CRDS, Registry, from_definition};
-use crate::store::{Change, Stored};
-use crate::verbs::{Api, SharedAddresses};
+use crate::store::Change;
+use crate::verbs::Api;
 use serde_json::Value;
-use std::net::Ipv4Addr;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Takes over what the store holds and follows what changes.
 /// The changes themselves come out of the receiver.
 pub(crate) fn follow(api: &Api) -> UnboundedReceiver<Arc<Change>> {
     let (changes, receiver) = unbounded_channel();
-    let follower =
-        Follower { registry: api.registry.clone(), addresses: api.shared_addresses(), changes };
+    let follower = Follower { registry: api.registry.clone(), changes };
     {
         let state = api.store.read();
         state.list(CRDS, "").for_each(|stored| follower.register(&stored.value));
-        state.list("services", "").for_each(|stored| follower.take(stored));
     }
     api.store.observe(Box::new(move |changes| changes.iter().for_each(|c| follower.note(c))));
     receiver
@@ -29,7 +25,6 @@ pub(crate) fn follow(api: &Api) -> UnboundedReceiver<Arc<Change>> {
 /// What follows; it must not hold the store, which holds it.
 struct Follower {
     registry: Registry,
-    addresses: SharedAddresses,
     changes: UnboundedSender<Arc<Change>>,
 }
 
@@ -40,7 +35,6 @@ impl Follower {
         match (&*change.object.key.collection, change.is_deletion()) {
             (CRDS, false) => self.register(&change.object.value),
             (CRDS, true) => self.forget(&change.object.value),
-            ("services", true) => self.release(&change.object),
             _ => {}
         }
     }
@@ -56,24 +50,4 @@ impl Follower {
         self.registry
             .remove(object::text(crd, "spec.group"), object::text(crd, "spec.names.plural"));
     }
-
-    fn take(&self, service: &Stored) {
-        if let Some(address) = address(service) {
-            lock(&self.addresses).take(address);
-        }
-    }
-
-    fn release(&self, service: &Stored) {
-        if let Some(address) = address(service) {
-            lock(&self.addresses).release(address);
-        }
-    }
-}
-
-fn lock(addresses: &SharedAddresses) -> MutexGuard<'_, Addresses> {
-    addresses.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn address(service: &Stored) -> Option<Ipv4Addr> {
-    object::text(&service.value, "spec.clusterIP").parse().ok()
 }

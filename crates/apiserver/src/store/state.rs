@@ -4,6 +4,7 @@ use super::disk::{Content, Disk, StoreError};
 use super::feed::{Change, Feed};
 use super::{Collection, Key, Stored};
 use crate::failure::Failure;
+use crate::kinds::{self, Claim};
 use crate::object;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -27,6 +28,7 @@ pub(crate) struct State {
     shelves: HashMap<Collection, Shelf>,
     by_uid: HashMap<String, Key>,
     dependents: HashMap<String, HashSet<Key>>,
+    claims: HashMap<Claim, Key>,
 }
 
 impl State {
@@ -40,6 +42,7 @@ impl State {
             shelves: HashMap::new(),
             by_uid: HashMap::new(),
             dependents: HashMap::new(),
+            claims: HashMap::new(),
         };
         for stored in objects {
             state.insert(Arc::new(stored));
@@ -123,6 +126,11 @@ impl State {
         self.by_uid.get(uid)
     }
 
+    /// Who has what only one may have.
+    pub(super) fn claimed(&self, claim: Claim) -> Option<&Key> {
+        self.claims.get(&claim)
+    }
+
     /// Objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Key> {
         self.dependents.get(uid).into_iter().flatten()
@@ -175,6 +183,9 @@ impl State {
         for owner in object::owner_uids(&stored.value) {
             self.dependents.entry(owner.to_owned()).or_default().insert(key.clone());
         }
+        for claim in kinds::claims(&key.collection, &stored.value) {
+            self.claims.insert(claim, key.clone());
+        }
         self.shelf(&key.collection).objects.insert(place(&key), stored);
     }
 
@@ -188,6 +199,9 @@ impl State {
                     self.dependents.remove(owner);
                 }
             }
+        }
+        for claim in kinds::claims(&key.collection, &stored.value) {
+            self.claims.remove(&claim);
         }
         self.shelf(&key.collection).objects.remove(&place(key));
     }

@@ -4,6 +4,7 @@
 use super::feed::Change;
 use super::state::State;
 use super::{Key, Stored};
+use crate::kinds::{self, Claim};
 use crate::object;
 use bytes::Bytes;
 use serde_json::Value;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Pending {
     newest: HashMap<Key, Option<Arc<Stored>>>,
+    /// Who has a claim now; nobody, where it was given up.
+    claims: HashMap<Claim, Option<Key>>,
     changes: Vec<Arc<Change>>,
 }
 
@@ -24,6 +27,7 @@ impl Pending {
 
     fn absorb(&mut self, other: Pending) {
         self.newest.extend(other.newest);
+        self.claims.extend(other.claims);
         self.changes.extend(other.changes);
     }
 }
@@ -112,8 +116,28 @@ impl<'a> Transaction<'a> {
     fn record(&mut self, newest: Option<Arc<Stored>>, object: Arc<Stored>) {
         let before = self.get(&object.key);
         let deleted = newest.is_none();
+        self.note_claims(before.as_deref(), newest.as_deref());
         self.mine.newest.insert(object.key.clone(), newest);
         self.mine.changes.push(Arc::new(Change { before, object, deleted }));
+    }
+
+    fn note_claims(&mut self, before: Option<&Stored>, after: Option<&Stored>) {
+        for (stored, holds) in [(before, false), (after, true)] {
+            let Some(stored) = stored else { continue };
+            for claim in kinds::claims(&stored.key.collection, &stored.value) {
+                self.mine.claims.insert(claim, holds.then(|| stored.key.clone()));
+            }
+        }
+    }
+
+    /// Whether another object than `key` has what only one may have.
+    pub(crate) fn is_claimed(&self, claim: Claim, key: &Key) -> bool {
+        let pending = self.mine.claims.get(&claim).or_else(|| self.earlier.claims.get(&claim));
+        let holder = match pending {
+            Some(holder) => holder.as_ref(),
+            None => self.state.claimed(claim),
+        };
+        holder.is_some_and(|holder| holder != key)
     }
 
     /// The object with this uid, if it is there and was before this batch.

@@ -1,14 +1,13 @@
 //! Creating objects.
 
-use super::{Api, Target, WriteOptions, Written, intake};
+use super::{Api, Target, WriteOptions, Written, intake, provision};
 use crate::clock;
 use crate::failure::{Cause, Failure};
-use crate::kinds::{self, Addresses};
+use crate::kinds;
 use crate::object;
 use crate::patch::note_update;
 use crate::store::{Key, Stored, Transaction};
 use serde_json::Value;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Tries to find a free name for `generateName`.
@@ -24,15 +23,14 @@ impl Api {
         let (object, warnings) = intake::take(target, body, options.field_validation)?;
         let mut object = prepare(target, object)?;
         note_creation(target, &mut object, options);
-        let (api, target, options) = (self.clone(), target.clone(), options.clone());
+        let (target, options) = (target.clone(), options.clone());
         let object =
-            self.store.transact(move |tx| api.create_in(tx, &target, object, &options)).await?;
+            self.store.transact(move |tx| Api::create_in(tx, &target, object, &options)).await?;
         Ok(Written { object, created: true, warnings })
     }
 
     /// The part of a creation that depends on other objects. `object` is in storage form.
     pub(crate) fn create_in(
-        &self,
         tx: &mut Transaction<'_>,
         target: &Target,
         mut object: Value,
@@ -40,60 +38,14 @@ impl Api {
     ) -> Result<Arc<Stored>, Failure> {
         check_namespace(tx, target, object::name(&object))?;
         let key = free_key(tx, target, &mut object)?;
-        let address = self.give_address(target, &mut object)?;
+        provision(tx, target, &key, &mut object)?;
         let stored = tx.put(&key, object);
         if options.dry_run {
             tx.discard();
-            address.into_iter().for_each(|address| self.addresses().release(address));
         } else {
             furnish(tx, target, &stored);
         }
         Ok(stored)
-    }
-
-    /// Gives a service its cluster address; returns it when it was taken here.
-    fn give_address(
-        &self,
-        target: &Target,
-        service: &mut Value,
-    ) -> Result<Option<Ipv4Addr>, Failure> {
-        if !target.is_core("services") {
-            return Ok(None);
-        }
-        let asked = object::text(service, "spec.clusterIP").to_owned();
-        let address = if kinds::needs_address(service) {
-            self.addresses().allocate().ok_or_else(|| Failure::internal(
-                "no cluster address is left in 10.96.0.0/16; delete services that are not needed",
-            ))?
-        } else {
-            match asked.parse::<Ipv4Addr>() {
-                Ok(address) => self.take_address(target, service, address)?,
-                Err(_) => return Ok(None),
-            }
-        };
-        object::set(service, "spec.clusterIP", address.to_string());
-        object::set(service, "spec.clusterIPs", vec![Value::from(address.to_string())]);
-        Ok(Some(address))
-    }
-
-    fn take_address(
-        &self,
-        target: &Target,
-        service: &Value,
-        address: Ipv4Addr,
-    ) -> Result<Ipv4Addr, Failure> {
-        let refuse = |why: &str| {
-            let why = format!("failed to allocate IP {address}: {why}");
-            let cause = Cause::invalid("spec.clusterIPs", &serde_json::json!([address]), &why);
-            Failure::invalid(target.about_kind(object::name(service)), &[cause])
-        };
-        if !Addresses::in_range(address) {
-            return Err(refuse("the provided network does not match the current range"));
-        }
-        if !self.addresses().take(address) {
-            return Err(refuse("provided IP is already allocated"));
-        }
-        Ok(address)
     }
 }
 

@@ -18,23 +18,20 @@ pub(crate) use update::may_go;
 pub(crate) use view::present;
 
 use crate::failure::Failure;
-use crate::kinds::Addresses;
+use crate::kinds;
 use crate::patch::Writer;
 use crate::registry::Nature;
 use crate::registry::Registry;
-use crate::store::{Store, Stored};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::store::{Key, Store, Stored, Transaction};
+use serde_json::Value;
+use std::sync::Arc;
 
 /// The API behind every transport.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
-    addresses: SharedAddresses,
 }
-
-/// The cluster addresses in use, shared with what follows the store.
-pub(crate) type SharedAddresses = Arc<Mutex<Addresses>>;
 
 /// How strictly unknown fields are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,18 +75,24 @@ impl WriteOptions {
     }
 }
 
+/// Gives an object what it needs and no other may have.
+fn provision(
+    tx: &Transaction<'_>,
+    target: &Target,
+    key: &Key,
+    object: &mut Value,
+) -> Result<(), Failure> {
+    if !target.is_core("services") {
+        return Ok(());
+    }
+    let from = uuid::Uuid::new_v4().as_fields().0;
+    kinds::provision_service(object, |claim| tx.is_claimed(claim, key), from)
+        .map_err(|cause| Failure::invalid(target.about_kind(&key.name), &[cause]))
+}
+
 impl Api {
     pub(crate) fn new(store: Store, registry: Registry) -> Api {
-        Api { store, registry, addresses: Arc::default() }
-    }
-
-    /// The cluster addresses in use.
-    pub(crate) fn addresses(&self) -> MutexGuard<'_, Addresses> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn shared_addresses(&self) -> SharedAddresses {
-        Arc::clone(&self.addresses)
+        Api { store, registry }
     }
 
     /// One object.

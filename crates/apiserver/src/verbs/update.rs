@@ -1,6 +1,6 @@
 //! Changing objects: replace and patch share everything but how the new object comes about.
 
-use super::{Api, Target, WriteOptions, Written, create, intake, view};
+use super::{Api, Target, WriteOptions, Written, create, intake, provision, view};
 use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::kinds;
@@ -40,12 +40,12 @@ impl Api {
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
         check_patch_options(&patch, options)?;
-        let (api, target, options) = (self.clone(), target.clone(), options.clone());
+        let (target, options) = (target.clone(), options.clone());
         self.store
             .transact(move |tx| match (tx.get(&target.key()), &patch) {
                 (Some(current), _) => patch_in(tx, &target, &current, &patch, &options),
                 (None, Patch::Apply(applied)) if target.subresource.is_none() => {
-                    api.create_applied(tx, &target, applied, &options)
+                    Api::create_applied(tx, &target, applied, &options)
                 }
                 (None, _) => Err(Failure::not_found(target.about())),
             })
@@ -53,7 +53,6 @@ impl Api {
     }
 
     fn create_applied(
-        &self,
         tx: &mut Transaction<'_>,
         target: &Target,
         applied: &Value,
@@ -63,7 +62,7 @@ impl Api {
         check_applied(target, &object)?;
         let owned = apply_to(target, &Value::Null, &object, options)?;
         let object = create::prepare(target, owned)?;
-        let object = self.create_in(tx, target, object, options)?;
+        let object = Api::create_in(tx, target, object, options)?;
         Ok(Written { object, created: true, warnings })
     }
 }
@@ -223,6 +222,7 @@ fn write_in(
     let old = &current.value;
     check_finalizers(target, old, &object)?;
     intake::validate(target, &object, Some(old))?;
+    provision(tx, target, &current.key, &mut object)?;
     count_generation(target, old, &mut object);
     if *old == object {
         return Ok(Arc::clone(current));
