@@ -1,9 +1,9 @@
 //! kubectl as a user types it, always with a limit of time.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -42,16 +42,16 @@ impl Kubectl {
 
     /// Applies a manifest that is not in a file.
     pub(crate) fn apply(&self, manifest: &str) -> Result<String> {
-        self.run_with_input(&["apply", "-f", "-"], manifest)
+        printed("apply", self.feed(&["apply", "-f", "-"], manifest)?)
     }
 
     /// Runs it with something on its standard input.
-    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
+    fn feed(&self, arguments: &[&str], input: &str) -> Result<Output> {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot run kubectl")?;
         child.stdin.take().context("kubectl has no input")?.write_all(input.as_bytes())?;
-        printed(&words(arguments), child.wait_with_output()?)
+        Ok(child.wait_with_output()?)
     }
 
     /// Applies a folder with a kustomization.
@@ -77,13 +77,25 @@ impl Kubectl {
         printed(&format!("exec in {namespace}/{pod}: {}", command.join(" ")), output)
     }
 
-    /// Starts kubectl itself, without a limit of time, and leaves it running; what it prints can be
-    /// read while it does. Who starts it ends it.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Child> {
+    /// The same, with something on the command's standard input.
+    pub(crate) fn exec_fed(
+        &self,
+        (namespace, pod): (&str, &str),
+        command: &[&str],
+        input: &str,
+    ) -> Result<Output> {
+        let inside = ["exec", "--stdin", "--namespace", namespace, pod, "--"];
+        self.feed(&[&inside, command].concat(), input)
+    }
+
+    /// Starts it and leaves it running; what it prints can be read while it does.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().context("cannot run kubectl")
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let mut child = child.context("cannot run kubectl")?;
+        let output = BufReader::new(child.stdout.take().context("kubectl has no output")?);
+        Ok(Running { child, output })
     }
 
     /// Waits until what the API has satisfies `holds`.
@@ -97,12 +109,39 @@ impl Kubectl {
     }
 }
 
+/// A kubectl that runs; it ends with this value at the latest.
+pub(crate) struct Running {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// The next line it prints.
+    pub(crate) fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// Whether it has ended already.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn words(arguments: &[impl AsRef<OsStr>]) -> String {
     let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
     words.join(" ")
 }
 
-pub(crate) fn printed(what: &str, output: Output) -> Result<String> {
+fn printed(what: &str, output: Output) -> Result<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "kubectl {what} failed ({}): {}", output.status, said.trim());
     Ok(String::from_utf8(output.stdout)?)

@@ -27,9 +27,9 @@ impl Stage {
         }
     }
 
-    /// Makes the cluster, if it is ours to make, with the images on its nodes.
+    /// Makes our own cluster, with the images on its nodes.
     pub(crate) fn raise(&self) -> Result<()> {
-        let Some((cluster, options)) = &self.own else { return Ok(()) };
+        let (cluster, options) = self.own.as_ref().context("this cluster is not ours to make")?;
         cluster.down()?;
         cluster.up(options)?;
         ["pause", "atoll"].iter().try_for_each(|image| cluster.load(&archive(image)))

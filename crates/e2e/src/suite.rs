@@ -8,44 +8,57 @@ use anyhow::Result;
 use crate::scenarios::{agents, nodes, power, reach, users};
 use crate::stage::Stage;
 
-type Check = fn(&Stage) -> Result<()>;
-
-const PROMISES: [(&str, Check); 13] = [
-    ("a released Kubernetes is up, without a network", Stage::raise),
-    ("nodes become ready once Atoll is installed", nodes::become_ready),
-    ("the controller has no powers, and the agent only those it needs", nodes::least_privilege),
-    ("two tenants with one range of addresses get their pods running", reach::pods_run),
-    ("pods of two tenants have the same address on the same node", reach::addresses_are_equal),
-    ("pods reach their own tenant, seen by their own address, and nobody else", reach::isolated),
-    ("what was dropped is counted by network and reason", reach::drops_are_counted),
-    ("exec runs in the pod and passes on input and exit code", users::exec),
-    ("logs shows what the container wrote", users::logs),
-    ("port-forward leads into the pod", users::port_forward),
-    ("agents are deleted under traffic and no packet is lost", agents::deleted_under_traffic),
-    ("a node that lost power comes back with its pods and their addresses", power_cut),
-    ("deleted tenants leave no port and no claim behind", reach::nothing_is_left),
-];
-
-fn power_cut(stage: &Stage) -> Result<()> {
-    match stage.own_cluster() {
-        Some(cluster) => power::node_comes_back(stage, cluster),
-        None => {
-            println!("     (left out: these nodes are not ours to kill)");
-            Ok(())
-        }
-    }
+/// What a promise needs in order to be tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Any cluster.
+    Nothing,
+    /// Nodes that the suite made itself, and may kill.
+    OwnNodes,
 }
 
-/// Whether every promise held.
+use Needs::{Nothing, OwnNodes};
+
+type Promise = (&'static str, Needs, fn(&Stage) -> Result<()>);
+
+const PROMISES: [Promise; 13] = [
+    ("a released Kubernetes is up, without a network", OwnNodes, Stage::raise),
+    ("nodes become ready once Atoll is installed", Nothing, nodes::become_ready),
+    ("the controller has no powers, the agent only what it needs", Nothing, nodes::least_privilege),
+    ("two tenants with one range of addresses get their pods running", Nothing, reach::pods_run),
+    ("two tenants have the same address on the same node", Nothing, reach::addresses_are_equal),
+    (
+        "pods reach their tenant, seen by their own address, and nobody else",
+        Nothing,
+        reach::isolated,
+    ),
+    ("what was dropped is counted by network and reason", Nothing, reach::drops_are_counted),
+    ("exec runs in the pod and passes on input and exit code", Nothing, users::exec),
+    ("logs shows what the container wrote", Nothing, users::logs),
+    ("port-forward leads into the pod", Nothing, users::port_forward),
+    (
+        "agents are deleted under traffic and no packet is lost",
+        Nothing,
+        agents::deleted_under_traffic,
+    ),
+    ("a node that lost power comes back with its pods", OwnNodes, power::node_comes_back),
+    ("deleted tenants leave no port and no claim behind", Nothing, reach::nothing_is_left),
+];
+
+/// Whether every promise held that could be tried.
 pub(crate) fn run(stage: &Stage) -> bool {
     let began = Instant::now();
-    let held = PROMISES.iter().all(|(sentence, check)| holds(stage, sentence, *check));
-    let verdict = if held { "every promise held" } else { "not every promise held" };
+    let held = PROMISES.iter().all(|promise| holds(stage, promise));
+    let verdict = if held { "every promise that was tried held" } else { "a promise did not hold" };
     println!("\n{verdict}, after {:.0} s", began.elapsed().as_secs_f32());
     held
 }
 
-fn holds(stage: &Stage, sentence: &str, check: Check) -> bool {
+fn holds(stage: &Stage, (sentence, needs, check): &Promise) -> bool {
+    if *needs == OwnNodes && stage.own_cluster().is_none() {
+        println!("skip {sentence} (these nodes are not ours)");
+        return true;
+    }
     println!("     … {sentence}");
     let began = Instant::now();
     let outcome = check(stage);

@@ -1,12 +1,10 @@
 //! Agents that come and go while pods talk.
 
-use std::process::Child;
-
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::install::{self, NAMESPACE};
-use crate::kubectl::{items, printed};
+use crate::kubectl::{Running, items};
 use crate::stage::Stage;
 
 /// What the flow says of itself.
@@ -26,21 +24,23 @@ pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
     let after = agents(stage)?;
     ensure!(before.iter().all(|uid| !after.contains(uid)), "agents were not replaced");
     for flow in &mut flows {
-        let ended = flow.try_wait()?.is_some();
-        ensure!(!ended, "the traffic ended before the agents were back: it proves nothing");
+        ensure!(
+            !flow.has_ended()?,
+            "the traffic ended before the agents were back: it proves nothing"
+        );
     }
-    flows.into_iter().try_for_each(whole)
+    flows.iter_mut().try_for_each(whole)
 }
 
-fn flow(stage: &Stage, server: &str) -> Result<Child> {
+fn flow(stage: &Stage, server: &str) -> Result<Running> {
     let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
     let how = ["--udp", server, "--rate", "200", "--seconds", "45"];
     stage.kubectl.start(&[&inside[..], &how[..]].concat())
 }
 
-fn whole(flow: Child) -> Result<()> {
-    let text = printed("exec of the flow", flow.wait_with_output()?)?;
-    let tally: Tally = serde_json::from_str(&text).context("the flow counted nothing")?;
+fn whole(flow: &mut Running) -> Result<()> {
+    let line = flow.line()?;
+    let tally: Tally = serde_json::from_str(&line).context("the flow counted nothing")?;
     ensure!(tally.sent > 1000 && tally.lost == 0, "{tally:?}");
     Ok(())
 }

@@ -15,28 +15,30 @@ pub(crate) fn become_ready(stage: &Stage) -> Result<()> {
 
 /// As the API has it, after every default was filled in.
 pub(crate) fn least_privilege(stage: &Stage) -> Result<()> {
-    let pods = stage.kubectl.get(&["pods", "--namespace", NAMESPACE])?;
-    for pod in items(&pods) {
-        let may = &pod["spec"]["containers"][0]["securityContext"];
-        let name = &pod["metadata"]["name"];
-        ensure!(may["privileged"] != true, "{name} is privileged");
-        ensure!(may["readOnlyRootFilesystem"] == true, "{name} may write to its image");
-        ensure!(may["capabilities"]["drop"] == json!(["ALL"]), "{name} keeps capabilities");
-        ensure!(!is_controller(pod) || has_nothing(pod), "{name} has powers");
+    let needed = [("controller", Value::Null), ("agent", json!(["NET_ADMIN", "SYS_ADMIN", "BPF"]))];
+    for (component, capabilities) in needed {
+        let select = format!("--selector=app.kubernetes.io/component={component}");
+        let pods = stage.kubectl.get(&["pods", "--namespace", NAMESPACE, &select])?;
+        ensure!(!items(&pods).is_empty(), "there is no {component}");
+        items(&pods).iter().try_for_each(|pod| holds_only(pod, &capabilities))?;
     }
     Ok(())
 }
 
-fn is_controller(pod: &Value) -> bool {
-    pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller"
+fn holds_only(pod: &Value, capabilities: &Value) -> Result<()> {
+    let (name, spec) = (&pod["metadata"]["name"], &pod["spec"]);
+    let may = &spec["containers"][0]["securityContext"];
+    ensure!(may["privileged"] != true, "{name} is privileged");
+    ensure!(may["readOnlyRootFilesystem"] == true, "{name} may write to its image");
+    ensure!(may["capabilities"]["drop"] == json!(["ALL"]), "{name} keeps capabilities");
+    ensure!(may["capabilities"]["add"] == *capabilities, "{name} has {}", may["capabilities"]);
+    let powerless = capabilities.is_null();
+    ensure!(!powerless || spec["securityContext"]["runAsNonRoot"] == true, "{name} runs as root");
+    ensure!(!powerless || !sees_node(spec), "{name} sees its node's files");
+    Ok(())
 }
 
-fn has_nothing(pod: &Value) -> bool {
-    let container = &pod["spec"]["containers"][0]["securityContext"];
-    let own_volumes = pod["spec"]["volumes"]
-        .as_array()
-        .map_or(0, |volumes| volumes.iter().filter(|volume| !volume["hostPath"].is_null()).count());
-    container["capabilities"]["add"].is_null()
-        && pod["spec"]["securityContext"]["runAsNonRoot"] == true
-        && own_volumes == 0
+fn sees_node(spec: &Value) -> bool {
+    let volumes = spec["volumes"].as_array();
+    volumes.is_some_and(|volumes| volumes.iter().any(|volume| !volume["hostPath"].is_null()))
 }

@@ -1,7 +1,7 @@
 //! Nodes that lose power. Only nodes of our own can.
 
 use anyhow::{Context, Result, ensure};
-use atoll_realnodes::{Cluster, Node, wait_until};
+use atoll_realnodes::{Node, wait_until};
 
 use crate::kubectl::PATIENCE;
 use crate::scenarios::reach;
@@ -11,7 +11,8 @@ use crate::tenants;
 /// The node of acme/db and globex/cache.
 const VICTIM: &str = "node2";
 
-pub(crate) fn node_comes_back(stage: &Stage, cluster: &Cluster) -> Result<()> {
+pub(crate) fn node_comes_back(stage: &Stage) -> Result<()> {
+    let cluster = stage.own_cluster().context("these nodes are not ours to kill")?;
     let node: Node = VICTIM.parse()?;
     let before = tenants::pods(&stage.kubectl)?;
     cluster.kill_node(node)?;

@@ -107,19 +107,30 @@ pub(crate) fn drops_are_counted(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Everything that exists because of a tenant, with the namespaces last.
+const OF_TENANTS: [&[&str]; 6] = [
+    &["ports", "--all-namespaces"],
+    &["claims"],
+    &["subnets"],
+    &["networks"],
+    &["tenants"],
+    &["namespaces", "--selector=atoll.dev/tenant"],
+];
+
 pub(crate) fn nothing_is_left(stage: &Stage) -> Result<()> {
-    let delete = ["delete", "--wait=false", "namespace/acme", "namespace/globex"];
-    stage.kubectl.run(&delete)?;
-    stage.kubectl.run(&["delete", "--wait=false", "tenants", "--all"])?;
-    for kind in ["namespaces/acme", "tenants", "networks", "subnets", "ports", "claims"] {
-        let what = format!("{kind} to be gone");
-        let arguments: &[&str] = match kind.split_once('/') {
-            Some((kinds, name)) => &[kinds, "--ignore-not-found", name][..],
-            None => &[kind, "--all-namespaces"][..],
-        };
-        stage.kubectl.wait_for(&what, arguments, |found| items(found).is_empty())?;
+    for kind in OF_TENANTS {
+        ensure!(
+            !items(&stage.kubectl.get(kind)?).is_empty(),
+            "there were no {kind:?} to begin with"
+        );
     }
-    Ok(())
+    let namespaces = ["delete", "--wait=false", "namespaces", "--selector=atoll.dev/tenant"];
+    stage.kubectl.run(&namespaces)?;
+    stage.kubectl.run(&["delete", "--wait=false", "tenants", "--all"])?;
+    OF_TENANTS.iter().try_for_each(|kind| {
+        let what = format!("{} to be gone", kind[0]);
+        stage.kubectl.wait_for(&what, kind, |found| items(found).is_empty())
+    })
 }
 
 #[cfg(test)]
