@@ -15,6 +15,10 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+pub(crate) fn at_second(seconds: i64) -> Option<Timestamp> {
+    Timestamp::new(seconds, 0).ok()
+}
+
 pub(crate) fn after(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(at)
 }

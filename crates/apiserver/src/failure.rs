@@ -126,6 +126,14 @@ impl Failure {
         failure
     }
 
+    /// A kind whose definition is going takes nothing new.
+    pub(crate) fn definition_terminating(about: About<'_>) -> Failure {
+        let mut failure = Failure::method_not_allowed().about(about);
+        "create not allowed while custom resource definition is terminating"
+            .clone_into(&mut failure.message);
+        failure
+    }
+
     pub(crate) fn not_acceptable(accepted: &str) -> Failure {
         let message = format!("only the following media types are accepted: {accepted}");
         Failure::new(406, "NotAcceptable", message)

@@ -4,7 +4,7 @@ use super::accept::{self, Form};
 use super::answer::{self, Style};
 use super::query::Query;
 use super::route::{ObjectPath, Route, route};
-use super::{discovery, openapi};
+use super::{discovery, openapi, protobuf};
 use crate::failure::Failure;
 use crate::patch::Patch;
 use crate::verbs::{Api, Deleted, Listing, Target, WriteOptions, Written};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// The largest body taken, as in the real API.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-const BODY_TYPES: &str = "application/json, application/yaml";
+const BODY_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Answers a request. `trusted` says whether the client proved who it is.
 pub(super) async fn handle(api: &Api, trusted: bool, request: Request<Body>) -> Response<Body> {
@@ -277,6 +277,9 @@ impl Call<'_> {
             }
             "application/yaml" => {
                 serde_yaml_ng::from_slice(body).map_err(|error| self.unrecognized("yaml", &error))
+            }
+            "application/vnd.kubernetes.protobuf" => {
+                protobuf::read(body).map_err(|why| self.unrecognized("protobuf", &why))
             }
             _ => Err(Failure::unsupported_media(BODY_TYPES)),
         }

@@ -9,6 +9,7 @@ mod connection;
 mod discovery;
 mod handle;
 mod openapi;
+mod protobuf;
 mod query;
 mod route;
 

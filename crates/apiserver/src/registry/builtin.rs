@@ -191,6 +191,7 @@ fn resource(row: &Row, definitions: &Arc<Definitions>) -> Resource {
         categories: owned(row.categories),
         namespaced: row.namespaced,
         nature: Nature::Builtin,
+        terminating: false,
         counts_generations: row.generations,
         collection: collection(row).into(),
         storage_version: row.version.to_owned(),

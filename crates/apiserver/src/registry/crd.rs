@@ -29,6 +29,7 @@ pub(crate) fn from_definition(crd: &Value) -> Result<Resource, String> {
         categories: strings(crd, "spec.names.categories"),
         namespaced: text(crd, "spec.scope") == "Namespaced",
         nature: Nature::Custom,
+        terminating: crate::object::is_terminating(crd),
         counts_generations: true,
         collection: format!("{plural}.{group}").into(),
         storage_version: text(storage, "name").to_owned(),

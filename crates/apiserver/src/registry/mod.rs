@@ -36,6 +36,8 @@ pub(crate) struct Resource {
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
     pub(crate) nature: Nature,
+    /// Whether its definition is being deleted: nothing new is taken then.
+    pub(crate) terminating: bool,
     /// Whether `metadata.generation` counts changes of the spec.
     pub(crate) counts_generations: bool,
     /// Where it is kept; two resources may be two views of one collection (events).

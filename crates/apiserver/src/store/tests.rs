@@ -47,6 +47,20 @@ fn a_failed_transaction_leaves_nothing_and_uses_no_version() {
 }
 
 #[test]
+fn a_transaction_that_panics_takes_nothing_else_along() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    let (key, value) = config_map("a");
+    let outcome = store.transact_blocking(move |tx| -> Result<(), Failure> {
+        tx.put(&key, value);
+        panic!("on purpose")
+    });
+    assert_eq!(outcome.unwrap_err().code, 503);
+    assert_eq!(store.read().count("configmaps"), 0);
+    put(&store, "b").unwrap();
+}
+
+#[test]
 fn a_dry_run_sees_its_own_writes_and_keeps_none() {
     let (_dir, path) = temp();
     let store = Store::open(&path).unwrap();

@@ -6,6 +6,7 @@ use super::state::State;
 use super::transaction::{Pending, Transaction};
 use super::{Change, Observer};
 use crate::failure::Failure;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -102,11 +103,20 @@ impl Thread {
         }
     }
 
+    /// Runs the transactions. One that panics changes nothing, and whoever asked for it is told
+    /// to try again.
     fn decide(&self, jobs: impl Iterator<Item = Job>, pending: &mut Pending) -> (Vec<Answer>, u64) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut revision = state.revision();
-        let answers =
-            jobs.map(|job| job(Transaction::new(&state, pending, &mut revision))).collect();
+        let mut answers = Vec::new();
+        for job in jobs {
+            let before = revision;
+            let turn = AssertUnwindSafe(|| job(Transaction::new(&state, pending, &mut revision)));
+            match catch_unwind(turn) {
+                Ok(answer) => answers.push(answer),
+                Err(_) => revision = before,
+            }
+        }
         (answers, revision)
     }
 

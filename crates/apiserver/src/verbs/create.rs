@@ -51,6 +51,9 @@ impl Api {
 
 /// Everything that can be done without looking at other objects.
 pub(crate) fn prepare(target: &Target, mut object: Value) -> Result<Value, Failure> {
+    if target.resource.terminating {
+        return Err(Failure::definition_terminating(target.about()));
+    }
     check_metadata(target, &mut object)?;
     own_metadata(target, &mut object);
     if target.version().status_subresource {

@@ -88,6 +88,21 @@ fn check_types(target: &Target, value: &Value) -> Result<(), Failure> {
     }
 }
 
+/// A patch that leads to wrong types is invalid by itself.
+pub(super) fn check_patched(target: &Target, patched: &Value) -> Result<(), Failure> {
+    if target.resource.nature == Nature::Custom {
+        return Ok(());
+    }
+    match target.version().schema.type_errors(patched).first() {
+        None => Ok(()),
+        Some(cause) => {
+            let shown = patched.to_string();
+            let about = About { group: "", kind: "", name: "" };
+            Err(Failure::invalid(about, &[Cause::invalid("patch", &shown.into(), &cause.message)]))
+        }
+    }
+}
+
 fn undecodable(target: &Target, why: &str) -> Failure {
     let (kind, version) = (&target.resource.kind, &target.version().name);
     Failure::bad_request(format!(

@@ -139,6 +139,7 @@ fn patch_in(
     }
     let shown = view::from_storage(target, &current.value);
     let patched = patch.apply_to(&shown, &target.version().schema)?;
+    intake::check_patched(target, &patched)?;
     let (object, warnings) = intake::take(target, patched, options.field_validation)?;
     check_identity(target, &object)?;
     let object = change_in(tx, target, current, object, options)?;

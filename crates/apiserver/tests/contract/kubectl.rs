@@ -36,6 +36,30 @@ async fn apply_creates_then_configures_then_leaves_alone() {
 }
 
 #[tokio::test]
+async fn create_makes_the_kinds_it_knows_by_itself() {
+    let subject = Subject::new().await;
+    let create = |arguments: &[&str]| {
+        subject.kubectl(&[&["create"][..], arguments].concat());
+    };
+    create(&["configmap", "settings", "--from-literal=colour=red"]);
+    create(&["secret", "generic", "key", "--from-literal=word=sesame"]);
+    create(&["serviceaccount", "robot"]);
+    create(&["service", "clusterip", "web", "--tcp=80:8080"]);
+    create(&["deployment", "web", "--image=registry.invalid/none:1", "--replicas=0"]);
+    let shown =
+        |what: &str, path: &str| subject.kubectl(&["get", what, "-o", &format!("jsonpath={path}")]);
+    assert_eq!(shown("cm/settings", "{.data.colour}"), "red");
+    assert_eq!(shown("secret/key", "{.data.word}"), "c2VzYW1l");
+    assert_eq!(shown("sa/robot", "{.metadata.name}"), "robot");
+    assert_eq!(shown("svc/web", "{.spec.ports[0].targetPort}"), "8080");
+    assert_eq!(shown("deploy/web", "{.spec.replicas}"), "0");
+    assert_eq!(shown("deploy/web", "{.spec.template.spec.containers[0].name}"), "none");
+    let other = subject.unique("other");
+    create(&["namespace", &other]);
+    subject.kubectl(&["delete", "namespace", &other, "--wait=false"]);
+}
+
+#[tokio::test]
 async fn apply_removes_what_was_taken_out() {
     let subject = Subject::new().await;
     subject.kubectl_with(&["apply", "-f", "-"], PODS);

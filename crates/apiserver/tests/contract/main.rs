@@ -12,6 +12,7 @@ mod crud;
 mod custom;
 mod kubectl;
 mod lifecycle;
+mod refusals;
 mod watching;
 
 pub(crate) use server::Subject;
