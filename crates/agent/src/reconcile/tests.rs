@@ -173,6 +173,16 @@ fn add(pod: &str) -> AgentRequest {
     })
 }
 
+/// The same pod's ADD from a sandbox that the runtime made later.
+fn add_again(pod: &str) -> AgentRequest {
+    let AgentRequest::Add(request) = add(pod) else { panic!("an ADD") };
+    let container_id = format!("later-{}", request.id.container_id);
+    AgentRequest::Add(AttachmentRequest {
+        id: AttachmentId { container_id, ..request.id },
+        ..request
+    })
+}
+
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
@@ -209,6 +219,29 @@ async fn an_add_without_a_port_is_told_to_try_again_and_where_to_look() {
     assert_eq!(error.code, ErrorCode::TryAgainLater);
     assert!(error.msg.contains("kubectl describe pod -n acme web"), "{}", error.msg);
     assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_del_ends_an_add_that_still_waits() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let answer = agent.ask_later(add("web")).await;
+    assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert_eq!(code(answer.await.unwrap()), Some(ErrorCode::TryAgainLater));
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_made_anew_takes_the_port_over_from_the_one_before() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    assert!(matches!(agent.ask(add_again("web")).await, AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 1);
+    agent.ask(AgentRequest::Del(id("web"))).await;
+    assert_eq!(agent.observed().interfaces.len(), 1, "the DEL of the one before comes late");
 }
 
 #[tokio::test]
