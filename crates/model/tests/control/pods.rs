@@ -238,6 +238,45 @@ fn a_claim_that_somebody_deleted_is_made_again() {
     assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
 }
 
+/// A port that somebody made by hand for a pod of namespace shop.
+fn forged(scene: &Scene, pod: &str, network: &str, id: u32, ip: &str) -> Object {
+    let spec = atoll_api::PortSpec {
+        network: network.into(),
+        network_id: id,
+        ips: vec![ip.into()],
+        pod: pod.into(),
+        pod_uid: scene.cluster.port("shop", &format!("{pod}.eth0")).unwrap().spec.pod_uid.clone(),
+        ..Default::default()
+    };
+    let mut port = atoll_api::Port::new("forged", spec);
+    port.metadata.namespace = Some("shop".into());
+    Object::Port(port)
+}
+
+#[test]
+fn a_port_made_by_hand_gets_into_no_network_of_another_tenant() {
+    for (network, id) in [("globex.default", 2), ("acme.default", 2), ("nonsense", 2)] {
+        let mut scene = acme();
+        scene.create(tenant("globex", &["10.0.0.0/16"])).create(pod("shop/web", None, None));
+        let port = forged(&scene, "web", network, id, "10.0.0.99");
+        scene.create(port);
+        assert!(scene.cluster.port("shop", "forged").is_none(), "{network}");
+        assert!(!scene.exists(Kind::Claim, "address.2.10.0.0.99"), "{network}");
+        assert_eq!(ip(&scene, "web").as_deref(), Some("10.0.0.2"), "its own port stays");
+    }
+}
+
+#[test]
+fn a_port_made_by_hand_takes_nobodys_address() {
+    let mut scene = acme();
+    scene.create(pod("shop/web", None, None)).create(pod("shop/thief", None, None));
+    let port = forged(&scene, "thief", "acme.default", 1, "10.0.0.2");
+    scene.create(port);
+    assert!(scene.cluster.port("shop", "forged").is_none());
+    assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+    assert_eq!(ip(&scene, "web").as_deref(), Some("10.0.0.2"));
+}
+
 #[test]
 fn a_claim_whose_holder_is_gone_is_given_back_after_a_while() {
     let mut scene = acme();
