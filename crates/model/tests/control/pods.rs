@@ -238,6 +238,19 @@ fn a_claim_that_somebody_deleted_is_made_again() {
     assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
 }
 
+#[test]
+fn a_pod_that_can_never_get_its_port_hears_why() {
+    let mut scene = acme();
+    scene.create(pod("shop/web", None, Some(r#"[{"name": "net1"}]"#)));
+    assert!(said_of_pod(&scene, "shop/web")[0].contains("always eth0, not net1"));
+    let long = format!("shop/{}", "x".repeat(249));
+    scene.create(pod(&long, None, None));
+    assert!(said_of_pod(&scene, &long)[0].contains("too long"));
+    assert!(scene.cluster.of_kind(Kind::Port).is_empty());
+    scene.create(pod(&format!("shop/{}", "x".repeat(248)), None, None));
+    assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 1);
+}
+
 /// A port that somebody made by hand for a pod of namespace shop.
 fn forged(scene: &Scene, pod: &str, network: &str, id: u32, ip: &str) -> Object {
     let spec = atoll_api::PortSpec {
