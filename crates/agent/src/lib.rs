@@ -5,6 +5,7 @@
 //! nothing is taken away before everything has been seen once; what a pod was given survives the
 //! agent; and no request of the runtime is answered before the kernel has what was promised.
 
+mod alone;
 mod attachments;
 mod config;
 mod kernel;
@@ -29,6 +30,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
+use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::reconcile::{Reconciler, Timing};
 
@@ -42,6 +44,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     Datapath::preflight()?;
+    let _alone = Alone::on(&config.state_dir)?;
     let underlay = match config.underlay {
         Some(given) => given,
         None => underlay_of(&client, &config.node_name).await?,

@@ -113,15 +113,24 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
     }
 
     async fn on_changes(&mut self, first: Change, more: &mut Receiver<Change>) {
-        self.seen.absorb(first);
+        self.take_in(first);
         for _ in 1..BATCH {
             let Ok(change) = more.try_recv() else { break };
-            self.seen.absorb(change);
+            self.take_in(change);
         }
-        (self.follow_networks)(&self.seen.present_networks());
         self.complete |= self.seen.is_complete();
         self.pass().await;
         self.serve_waiting().await;
+    }
+
+    /// The watches follow at every change of this node's ports, not once for a batch: a network
+    /// that left and came back in between must be listed anew.
+    fn take_in(&mut self, change: Change) {
+        let moves_networks = matches!(change, Change::OwnPorts(_));
+        self.seen.absorb(change);
+        if moves_networks {
+            (self.follow_networks)(&self.seen.present_networks());
+        }
     }
 
     async fn on_look_again(&mut self) {

@@ -122,10 +122,13 @@ impl Seen {
     }
 }
 
+/// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
+/// not pass for a list of one.
 fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
-    match delta {
-        Delta::All(all) => *listed = Some(all),
-        Delta::Put(key, value) => drop(listed.get_or_insert_default().insert(key, value)),
-        Delta::Gone(key) => drop(listed.get_or_insert_default().remove(&key)),
+    match (delta, listed) {
+        (Delta::All(all), listed) => *listed = Some(all),
+        (Delta::Put(key, value), Some(known)) => drop(known.insert(key, value)),
+        (Delta::Gone(key), Some(known)) => drop(known.remove(&key)),
+        (Delta::Put(..) | Delta::Gone(_), None) => {}
     }
 }

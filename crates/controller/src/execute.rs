@@ -214,13 +214,20 @@ async fn say(
             Tone::Warning => EventType::Warning,
         },
         reason: reason.to_owned(),
-        note: Some(message.to_owned()),
+        note: Some(cut(message).to_owned()),
         action: "Reconcile".into(),
         secondary: None,
     };
     let recorder = Recorder::new(client.clone(), reporter);
     recorder.publish(&event, &reference(target)).await?;
     Ok(Executed::as_thought([]))
+}
+
+/// The API refuses a note of more bytes, and messages quote what users wrote.
+const LONGEST_NOTE: usize = 1024;
+
+fn cut(message: &str) -> &str {
+    &message[..message.floor_char_boundary(LONGEST_NOTE)]
 }
 
 async fn find<K: Known>(client: &Client, name: &ObjectName) -> Result<Option<(Target, News)>> {
@@ -249,4 +256,16 @@ fn gone(target: &Target) -> News {
 
 fn target<K: Known>(object: &K) -> Target {
     Target::new(K::KIND, object.seen().meta())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_between_letters_to_what_the_api_takes() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"a".repeat(5000)).len(), 1024);
+        assert_eq!(cut(&format!("a{}", "ä".repeat(5000))).len(), 1023);
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Queue {
     working: HashSet<Key>,
     touched_meanwhile: HashSet<Key>,
     alarms: BTreeSet<(Moment, Key)>,
+    alarm_of: HashMap<Key, Moment>,
     trouble: HashMap<Key, u32>,
     waves: HashMap<Key, u32>,
     not_before: HashMap<Key, Moment>,
@@ -59,8 +60,16 @@ impl Queue {
         }
     }
 
-    /// An object has to be looked at, but not before `moment`.
+    /// An object has to be looked at at `moment`. It has one alarm, the earliest: when that rings,
+    /// whoever looks says when to look again. With one for each wish, an object that is touched
+    /// often while it waits would be looked at ever more often.
     pub(crate) fn touch_at(&mut self, key: Key, moment: Moment) {
+        match self.alarm_of.get(&key).copied() {
+            Some(earlier) if earlier <= moment => return,
+            Some(later) => drop(self.alarms.remove(&(later, key.clone()))),
+            None => {}
+        }
+        self.alarm_of.insert(key.clone(), moment);
         self.alarms.insert((moment, key));
     }
 
@@ -126,6 +135,7 @@ impl Queue {
     fn ring(&mut self, now: Moment) {
         while self.alarms.first().is_some_and(|(moment, _)| *moment <= now) {
             if let Some((_, key)) = self.alarms.pop_first() {
+                self.alarm_of.remove(&key);
                 self.not_before.remove(&key);
                 self.touch(key, now);
             }
@@ -217,6 +227,33 @@ mod tests {
         queue.touch(subnet.clone(), START);
         assert_eq!(queue.next(START), None);
         assert_eq!(queue.next(START + SUBNET_PACE), Some(subnet));
+    }
+
+    #[test]
+    fn an_object_touched_often_while_it_waits_is_not_looked_at_ever_more_often() {
+        let mut queue = Queue::default();
+        for millis in [0, 10, 20] {
+            let now = Moment::from_millis(millis);
+            queue.touch(pod(), now);
+            assert_eq!(queue.next(now), Some(pod()));
+            queue.touch_at(pod(), now + Moment::from_secs(5));
+            queue.done(pod(), Outcome::Idle, now);
+        }
+        let alarm = Moment::from_secs(5);
+        assert_eq!(queue.next(alarm), Some(pod()));
+        queue.done(pod(), Outcome::Idle, alarm);
+        assert_eq!(queue.next_alarm(), None);
+    }
+
+    #[test]
+    fn an_earlier_alarm_takes_the_place_of_a_later_one() {
+        let mut queue = Queue::default();
+        queue.touch_at(pod(), Moment::from_secs(5));
+        queue.touch_at(pod(), Moment::from_secs(3));
+        assert_eq!(queue.next_alarm(), Some(Moment::from_secs(3)));
+        assert_eq!(queue.next(Moment::from_secs(3)), Some(pod()));
+        queue.done(pod(), Outcome::Idle, Moment::from_secs(3));
+        assert_eq!(queue.next_alarm(), None);
     }
 
     #[test]

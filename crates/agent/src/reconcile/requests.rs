@@ -3,6 +3,7 @@
 use atoll_cni::wire::{AgentReply, AgentRequest, DropReport};
 use atoll_cni::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
 use atoll_datapath::DropCount;
+use atoll_model::compile::Attachment;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -60,11 +61,14 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     pub(super) fn refuse_overdue(&mut self) {
         let now = Instant::now();
-        let (overdue, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|waiting| waiting.deadline <= now);
+        self.refuse(|waiting| waiting.deadline <= now);
+    }
+
+    fn refuse(&mut self, is_over: impl Fn(&Waiting) -> bool) {
+        let (over, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(is_over);
         self.waiting = waiting;
-        for waiting in overdue {
+        for waiting in over {
             let error = self.no_port(&waiting.request);
             send(waiting.reply, Err(error));
         }
@@ -92,6 +96,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             .map(|(key, port)| (key.clone(), port.clone()))
             .ok_or_else(|| self.no_port(request))?;
         self.store.insert(request).map_err(|error| failed("remember the attachment", &error))?;
+        self.forget_former_sandboxes(request)?;
         self.pass().await;
         let name = wanted.host_interface;
         if !self.is_up(&name) {
@@ -108,6 +113,23 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }))
     }
 
+    /// A pod has one sandbox at a time. When the runtime makes another, the one before is over,
+    /// whether its DEL came or not, and must not keep the port.
+    fn forget_former_sandboxes(&mut self, request: &AttachmentRequest) -> Result<(), CniError> {
+        let wanted = attachment(request);
+        let is_former = |known: &Attachment| {
+            known.pod == wanted.pod
+                && known.interface == wanted.interface
+                && known.host_interface != wanted.host_interface
+        };
+        let former = self.store.all().iter().filter(|(_, known)| is_former(known));
+        for id in former.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            tracing::info!(pod = %request.pod, container = id.container_id, "sandbox was replaced");
+            self.store.remove(&id).map_err(|error| failed("forget a former sandbox", &error))?;
+        }
+        Ok(())
+    }
+
     async fn undo(&mut self, request: &AttachmentRequest) -> CniError {
         let message =
             format!("cannot make interface {} of pod {}", request.id.interface, request.pod);
@@ -119,8 +141,9 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }
     }
 
-    /// Removes an attachment; gone already is gone.
+    /// Removes an attachment; gone already is gone, and one that waits is not made any more.
     async fn del(&mut self, id: &AttachmentId) -> Result<AgentReply, CniError> {
+        self.refuse(|waiting| waiting.request.id == *id);
         self.store.remove(id).map_err(|error| failed("forget the attachment", &error))?;
         self.pass().await;
         Ok(AgentReply::Done)

@@ -66,7 +66,8 @@ struct Agent {
     kernel: MapKernel,
     changes: Sender<Change>,
     requests: Sender<Request>,
-    followed: Arc<Mutex<BTreeSet<NetworkId>>>,
+    /// The networks to follow, as told each time.
+    followed: Arc<Mutex<Vec<BTreeSet<NetworkId>>>>,
     state: TempDir,
     task: JoinHandle<anyhow::Result<()>>,
 }
@@ -79,13 +80,13 @@ impl Agent {
     fn start_on(kernel: MapKernel, state: TempDir) -> Agent {
         let (changes, changes_seen) = channel(16);
         let (requests, requests_seen) = channel(16);
-        let followed = Arc::new(Mutex::new(BTreeSet::new()));
+        let followed = Arc::new(Mutex::new(Vec::new()));
         let sink = followed.clone();
         let reconciler = Reconciler::new(
             "node1",
             kernel.clone(),
             AttachmentStore::open(state.path()).unwrap(),
-            move |present: &BTreeSet<NetworkId>| sink.lock().unwrap().clone_from(present),
+            move |present: &BTreeSet<NetworkId>| sink.lock().unwrap().push(present.clone()),
             unbounded_channel().0,
             Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },
         );
@@ -172,6 +173,16 @@ fn add(pod: &str) -> AgentRequest {
     })
 }
 
+/// The same pod's ADD from a sandbox that the runtime made later.
+fn add_again(pod: &str) -> AgentRequest {
+    let AgentRequest::Add(request) = add(pod) else { panic!("an ADD") };
+    let container_id = format!("later-{}", request.id.container_id);
+    AgentRequest::Add(AttachmentRequest {
+        id: AttachmentId { container_id, ..request.id },
+        ..request
+    })
+}
+
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
@@ -208,6 +219,29 @@ async fn an_add_without_a_port_is_told_to_try_again_and_where_to_look() {
     assert_eq!(error.code, ErrorCode::TryAgainLater);
     assert!(error.msg.contains("kubectl describe pod -n acme web"), "{}", error.msg);
     assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_del_ends_an_add_that_still_waits() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let answer = agent.ask_later(add("web")).await;
+    assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert_eq!(code(answer.await.unwrap()), Some(ErrorCode::TryAgainLater));
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_made_anew_takes_the_port_over_from_the_one_before() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    assert!(matches!(agent.ask(add_again("web")).await, AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 1);
+    agent.ask(AgentRequest::Del(id("web"))).await;
+    assert_eq!(agent.observed().interfaces.len(), 1, "the DEL of the one before comes late");
 }
 
 #[tokio::test]
@@ -276,13 +310,32 @@ async fn a_network_is_followed_from_its_first_pod_here_to_its_last() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
     agent.ask(AgentRequest::Status).await;
-    assert_eq!(*agent.followed.lock().unwrap(), [network(1)].into());
+    assert_eq!(agent.followed.lock().unwrap().last(), Some(&[network(1)].into()));
     assert_eq!(agent.observed().endpoints.len(), 1, "db is known because web is here");
     agent.change(Change::OwnPorts(Delta::Gone(key(&port("web", 5, "node1"))))).await;
     while !agent.observed().endpoints.is_empty() {
         tokio::task::yield_now().await;
     }
-    assert!(agent.followed.lock().unwrap().is_empty());
+    assert_eq!(agent.followed.lock().unwrap().last(), Some(&BTreeSet::new()));
+}
+
+#[tokio::test]
+async fn a_network_that_left_and_came_back_at_once_is_listed_anew() {
+    let agent = Agent::start();
+    let (web, next, db) =
+        (port("web", 5, "node1"), port("next", 7, "node1"), port("db", 6, "node2"));
+    agent.see(&[web.clone(), db.clone()]).await;
+    agent.ask(AgentRequest::Status).await;
+    agent.followed.lock().unwrap().clear();
+    agent.change(Change::OwnPorts(Delta::Gone(key(&web)))).await;
+    agent.change(Change::OwnPorts(Delta::Put(key(&next), network(1)))).await;
+    agent.change(Change::NetworkPorts(network(1), Delta::Put(key(&next), next.clone()))).await;
+    let answer = agent.ask_later(add("next")).await;
+    agent.see(&[next, db]).await;
+    assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
+    let followed = agent.followed.lock().unwrap().clone();
+    assert_eq!(followed[..2], [BTreeSet::new(), [network(1)].into()]);
+    assert_eq!(agent.observed().endpoints.len(), 2, "db is known though it did not change");
 }
 
 #[tokio::test]

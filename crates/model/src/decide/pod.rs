@@ -236,19 +236,36 @@ pub(crate) fn port_names(pod: &Pod) -> Vec<ObjectName> {
 }
 
 fn interface_name(nic: Option<&Nic>) -> &str {
-    nic.and_then(|nic| nic.name.as_ref()).map_or("eth0", Label::as_str)
+    nic.and_then(|nic| nic.name.as_ref()).map_or(RUNTIMES_INTERFACE, Label::as_str)
 }
 
+/// What container runtimes call a pod's first interface, whatever the pod says.
+const RUNTIMES_INTERFACE: &str = "eth0";
+
+/// How long the name of an object may be.
+const LONGEST_NAME: usize = 253;
+
+/// The interfaces that a pod asks for, if they can be made.
 fn interfaces(pod: &Pod) -> Result<Vec<Nic>, Complaint> {
+    let wrong = |message| Err(Complaint::new(Reason::RequestMalformed, message));
+    let room = LONGEST_NAME - ".".len() - RUNTIMES_INTERFACE.len();
     match &pod.nics {
         Err(malformed) => Err(malformed.into()),
+        Ok(nics) if nics.len() > 1 => wrong(format!(
+            "{}: {} interfaces are asked for; one is served",
+            marks::NICS,
+            nics.len()
+        )),
+        Ok(nics) if interface_name(nics.first()) != RUNTIMES_INTERFACE => wrong(format!(
+            "{}[0].name: a pod's first interface is always {RUNTIMES_INTERFACE}, not {}",
+            marks::NICS,
+            interface_name(nics.first())
+        )),
+        Ok(_) if pod.meta.name.name.len() > room => wrong(format!(
+            "the pod's name is too long for a port to be named after it: {room} letters fit"
+        )),
         Ok(nics) if nics.is_empty() => Ok(vec![Nic::default()]),
-        Ok(nics) if nics.len() == 1 => Ok(nics.clone()),
-        Ok(nics) => {
-            let message =
-                format!("{}: {} interfaces are asked for; one is served", marks::NICS, nics.len());
-            Err(Complaint::new(Reason::RequestMalformed, message))
-        }
+        Ok(nics) => Ok(nics.clone()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Key, Target};
-use crate::intent::{Kind, ObjectName, Port, Thing, holder_of_port};
+use crate::intent::{Kind, Network, ObjectName, Port, PortPlan, Thing, holder_of_port};
 use crate::world::{Now, World};
 
 impl World {
@@ -13,6 +13,9 @@ impl World {
         }
         if !self.is_needed(&port) {
             return self.end_port(&port);
+        }
+        if !self.is_rightful(&port) {
+            return self.end_usurper(&port);
         }
         if !port.meta.is_held() {
             return hold(Kind::Port, &port.meta);
@@ -30,6 +33,41 @@ impl World {
     fn end_port(&self, port: &Port) -> Decision {
         let target = Target::new(Kind::Port, &port.meta);
         Decision::act([self.confirm(Kind::Pod, &port.pod), Action::Delete(target)])
+    }
+
+    /// Whether a port's addresses are its own. A claim comes before its port, so that a port has
+    /// one unless somebody deleted it, or made or changed the port by hand. Then it may have one
+    /// only in a network of its namespace's tenant, under that network's own number.
+    fn is_rightful(&self, port: &Port) -> bool {
+        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let Ok(plan) = &port.plan else { return false };
+        port.addresses().all(|address| match self.claim_on(&Thing::Address(address)) {
+            Some(claim) => claim.holder == holder,
+            None => self.is_of_its_tenant(port, plan),
+        })
+    }
+
+    fn is_of_its_tenant(&self, port: &Port, plan: &PortPlan) -> bool {
+        let namespace = self.namespaces.get(&namespace_of(port));
+        let tenant = namespace.and_then(|namespace| namespace.tenant.as_deref());
+        let network = self.network_named(&plan.network);
+        tenant == Some(plan.network.tenant.as_str())
+            && network.and_then(Network::id) == Some(plan.network_id)
+    }
+
+    /// A port that the controller would not have made is taken away, after a look at all that
+    /// speaks against it.
+    fn end_usurper(&self, port: &Port) -> Decision {
+        let claims = port.addresses().map(|address| Thing::Address(address).to_string());
+        let mut proof: Vec<Action> = claims
+            .map(|claim| self.confirm(Kind::Claim, &ObjectName::cluster(claim)))
+            .chain([self.confirm(Kind::Namespace, &namespace_of(port))])
+            .collect();
+        if let Some(network) = port.network() {
+            proof.push(self.confirm(Kind::Network, &ObjectName::cluster(network.to_string())));
+        }
+        proof.push(Action::Delete(Target::new(Kind::Port, &port.meta)));
+        Decision::act(proof)
     }
 
     /// Claims that somebody deleted though their port lives.
@@ -71,4 +109,8 @@ impl World {
         let target = known.map(|meta| Target::new(kind, meta));
         Action::Confirm(Key::new(kind, name.clone()), target)
     }
+}
+
+fn namespace_of(port: &Port) -> ObjectName {
+    ObjectName::cluster(port.meta.name.namespace.as_str())
 }

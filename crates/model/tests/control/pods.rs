@@ -239,6 +239,58 @@ fn a_claim_that_somebody_deleted_is_made_again() {
 }
 
 #[test]
+fn a_pod_that_can_never_get_its_port_hears_why() {
+    let mut scene = acme();
+    scene.create(pod("shop/web", None, Some(r#"[{"name": "net1"}]"#)));
+    assert!(said_of_pod(&scene, "shop/web")[0].contains("always eth0, not net1"));
+    let long = format!("shop/{}", "x".repeat(249));
+    scene.create(pod(&long, None, None));
+    assert!(said_of_pod(&scene, &long)[0].contains("too long"));
+    assert!(scene.cluster.of_kind(Kind::Port).is_empty());
+    scene.create(pod(&format!("shop/{}", "x".repeat(248)), None, None));
+    assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 1);
+}
+
+/// A port that somebody made by hand for a pod of namespace shop.
+fn forged(scene: &Scene, pod: &str, network: &str, id: u32, ip: &str) -> Object {
+    let spec = atoll_api::PortSpec {
+        network: network.into(),
+        network_id: id,
+        ips: vec![ip.into()],
+        pod: pod.into(),
+        pod_uid: scene.cluster.port("shop", &format!("{pod}.eth0")).unwrap().spec.pod_uid.clone(),
+        ..Default::default()
+    };
+    let mut port = atoll_api::Port::new("forged", spec);
+    port.metadata.namespace = Some("shop".into());
+    Object::Port(port)
+}
+
+#[test]
+fn a_port_made_by_hand_gets_into_no_network_of_another_tenant() {
+    for (network, id) in [("globex.default", 2), ("acme.default", 2), ("nonsense", 2)] {
+        let mut scene = acme();
+        scene.create(tenant("globex", &["10.0.0.0/16"])).create(pod("shop/web", None, None));
+        let port = forged(&scene, "web", network, id, "10.0.0.99");
+        scene.create(port);
+        assert!(scene.cluster.port("shop", "forged").is_none(), "{network}");
+        assert!(!scene.exists(Kind::Claim, "address.2.10.0.0.99"), "{network}");
+        assert_eq!(ip(&scene, "web").as_deref(), Some("10.0.0.2"), "its own port stays");
+    }
+}
+
+#[test]
+fn a_port_made_by_hand_takes_nobodys_address() {
+    let mut scene = acme();
+    scene.create(pod("shop/web", None, None)).create(pod("shop/thief", None, None));
+    let port = forged(&scene, "thief", "acme.default", 1, "10.0.0.2");
+    scene.create(port);
+    assert!(scene.cluster.port("shop", "forged").is_none());
+    assert!(scene.exists(Kind::Claim, "address.1.10.0.0.2"));
+    assert_eq!(ip(&scene, "web").as_deref(), Some("10.0.0.2"));
+}
+
+#[test]
 fn a_claim_whose_holder_is_gone_is_given_back_after_a_while() {
     let mut scene = acme();
     let holder =
