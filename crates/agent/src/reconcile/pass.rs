@@ -1,5 +1,7 @@
 //! One pass: compile what should be, compare with what is, apply the difference.
 
+use std::path::Path;
+
 use atoll_model::compile::{Complaint, compile};
 use atoll_plan::{HostInterface, NodePlan, Observed, Step, diff};
 use tokio::time::Instant;
@@ -76,7 +78,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     /// Forgets attachments whose pod is gone without the runtime having said so.
     pub(super) fn forget_vanished_sandboxes(&mut self) {
-        let gone = self.store.all().iter().filter(|(_, attachment)| !attachment.sandbox.exists());
+        let gone = self.store.all().iter().filter(|(_, known)| has_vanished(&known.sandbox));
         let gone: Vec<_> =
             gone.map(|(id, attachment)| (id.clone(), attachment.pod.clone())).collect();
         for (id, pod) in gone {
@@ -86,6 +88,13 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         }
     }
+}
+
+/// Whether a sandbox is gone for sure. One that cannot be looked at, or whose whole folder is not
+/// there (a mount that this agent lacks), is not: every pod of the node would be cut off.
+fn has_vanished(sandbox: &Path) -> bool {
+    let folder_is_there = sandbox.parent().is_some_and(Path::exists);
+    folder_is_there && matches!(sandbox.try_exists(), Ok(false))
 }
 
 fn log_new(before: &[Complaint], now: &[Complaint]) {

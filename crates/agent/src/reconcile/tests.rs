@@ -2,6 +2,7 @@
 //! does to pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -183,6 +184,12 @@ fn add_again(pod: &str) -> AgentRequest {
     })
 }
 
+/// An ADD of a pod whose namespace is at `sandbox`.
+fn add_at(pod: &str, sandbox: &Path) -> AgentRequest {
+    let AgentRequest::Add(request) = add(pod) else { panic!("an ADD") };
+    AgentRequest::Add(AttachmentRequest { sandbox: sandbox.to_owned(), ..request })
+}
+
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
@@ -361,4 +368,23 @@ async fn an_interface_deleted_by_hand_fails_the_check_and_is_repaired() {
     while agent.observed() != before {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_gone_is_forgotten_and_one_that_cannot_be_seen_is_not() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node1")]).await;
+    let folders = tempfile::tempdir().unwrap();
+    for (pod, folder) in [("web", "here"), ("db", "hidden")] {
+        let folder = folders.path().join(folder);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("netns"), "").unwrap();
+        agent.ask(add_at(pod, &folder.join("netns"))).await;
+    }
+    std::fs::remove_dir_all(folders.path().join("hidden")).unwrap();
+    std::fs::remove_file(folders.path().join("here/netns")).unwrap();
+    while agent.observed().interfaces.len() == 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(agent.ask(AgentRequest::Check(id("db"))).await, AgentReply::Done);
 }
