@@ -17,6 +17,7 @@ mod object;
 mod patch;
 mod registry;
 mod schema;
+mod seeds;
 mod selector;
 mod server;
 mod store;

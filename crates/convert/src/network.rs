@@ -4,7 +4,7 @@ use atoll_types::{Cidr, Label, NetworkName};
 use serde_json::Value;
 
 use crate::finding::{Findings, Wrong};
-use crate::owner::{self, Owner, Settings};
+use crate::owner::{self, Owner, Settings, not_text};
 
 /// What becomes of a seed's `Network`.
 pub(crate) const API_VERSION: &str = "atoll.dev/v1alpha1";
@@ -57,7 +57,11 @@ fn own(
     findings: &mut Findings,
 ) -> Result<NetworkName, Wrong> {
     let metadata = &network["metadata"];
-    let written = metadata["name"].as_str().unwrap_or_default();
+    let written = match &metadata["name"] {
+        Value::String(name) => name.as_str(),
+        Value::Null => return Err(Wrong::new("metadata.name", "is missing")),
+        other => return Err(Wrong::new("metadata.name", not_text(other))),
+    };
     let namespace = metadata["namespace"].as_str();
     if namespace.is_some() {
         findings.remove(&["metadata", "namespace"]);

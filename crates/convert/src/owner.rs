@@ -129,6 +129,12 @@ pub(crate) fn name(value: &Value, field: &str) -> Result<Option<Label>, Wrong> {
         Value::String(text) => {
             text.parse::<Label>().map(Some).map_err(|error| Wrong::new(field, error.to_string()))
         }
-        other => Err(Wrong::new(field, format!("{other} is not a name"))),
+        other => Err(Wrong::new(field, not_text(other))),
     }
+}
+
+/// YAML takes words such as `n` and `on`, and digits, for something else than names.
+pub(crate) fn not_text(value: &Value) -> String {
+    let hint = if value.is_boolean() || value.is_number() { "; put it in quotes" } else { "" };
+    format!("{value} is not a name{hint}")
 }

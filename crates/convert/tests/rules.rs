@@ -121,7 +121,11 @@ fn what_is_wrong_with_a_network_is_said_with_document_kind_name_and_field() {
     starts(said(named.clone(), json!([1])), "document 1, Network a: spec: must hold fields");
     starts(said(named, json!({"cidrs": ["10.0.0.1/8"]})), "document 1, Network a: spec.cidrs[0]: ");
     starts(said(json!({"name": "A b"}), json!({})), "document 1, Network A b: metadata.name: ");
-    starts(said(json!({}), json!({})), "document 1, Network: metadata.name: ");
+    starts(said(json!({}), json!({})), "document 1, Network: metadata.name: is missing");
+    starts(
+        refusal("{apiVersion: v1, kind: Network, metadata: {name: on}}"),
+        "document 1, Network: metadata.name: true is not a name; put it in quotes",
+    );
     starts(
         said(json!({"name": "acme.a", "tenant": "globex"}), json!({})),
         "document 1, Network acme.a: metadata.name: acme.a is a network of acme, but",

@@ -7,11 +7,14 @@ use super::route::{ObjectPath, Route, route};
 use super::{discovery, openapi, protobuf};
 use crate::failure::Failure;
 use crate::patch::Patch;
+use crate::seeds::{self, Redirected};
+use crate::store::{Key, Stored};
 use crate::verbs::{Api, Deleted, Listing, Target, WriteOptions, Written};
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::{Method, Request, Response, header};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The largest body taken, as in the real API.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -105,18 +108,20 @@ async fn handle_object(
     path: &ObjectPath,
     request: Request<Body>,
 ) -> Result<Response<Body>, Failure> {
-    let target = find_target(api, path)?;
+    let target = seeds::named(&api.store, find_target(api, path)?, request.method())?;
     let query = Query::parse(request.uri())?;
     let form = accept::negotiate(accepted(&request))?;
     let style = Style { form, include: query.include() };
     let media = content_type(&request);
     let agent = agent(&request);
-    let call = Call { api, target, query, style, media, agent };
     let method = request.method().clone();
     let body = axum::body::to_bytes(request.into_body(), BODY_LIMIT)
         .await
         .map_err(|_| Failure::too_large(BODY_LIMIT))?;
-    match (path.name.is_some(), call.target.subresource.clone().as_deref()) {
+    let request = Redirected { target, method, media, body };
+    let Redirected { target, method, media, body } = seeds::redirect(&api.store, request);
+    let call = Call { api, target, query, style, media, agent };
+    match (!call.target.name.is_empty(), call.target.subresource.clone().as_deref()) {
         (false, _) => call.on_collection(&method, &body).await,
         (true, None | Some("status")) => call.on_object(&method, &body).await,
         (true, Some("scale")) => call.on_scale(&method, &body).await,
@@ -128,9 +133,11 @@ async fn handle_object(
 fn find_target(api: &Api, path: &ObjectPath) -> Result<Target, Failure> {
     let snapshot = api.registry.snapshot();
     let namespace = path.namespace.as_deref();
-    let mut target = Target::find(&snapshot, &path.group, &path.version, &path.plural, namespace)?;
+    let plural = seeds::announced(&path.group, &path.plural);
+    let mut target = Target::find(&snapshot, &path.group, &path.version, plural, namespace)?;
     target.name = path.name.clone().unwrap_or_default();
     target.subresource = path.subresource.clone();
+    target.home = namespace.and_then(|name| home(api, name));
     let nameless_scope = target.resource.namespaced && namespace.is_none() && path.name.is_some();
     let offered = match path.subresource.as_deref() {
         None => true,
@@ -141,6 +148,10 @@ fn find_target(api: &Api, path: &ObjectPath) -> Result<Target, Failure> {
         Some(_) => false,
     };
     if nameless_scope || !offered { Err(Failure::no_such_path()) } else { Ok(target) }
+}
+
+fn home(api: &Api, namespace: &str) -> Option<Arc<Stored>> {
+    api.store.read().get(&Key::new("namespaces", "", namespace)).cloned()
 }
 
 impl Call<'_> {

@@ -3,6 +3,7 @@
 
 use crate::object;
 use crate::registry::{CRDS, Registry, from_definition};
+use crate::seeds;
 use crate::store::Change;
 use crate::verbs::Api;
 use serde_json::Value;
@@ -41,7 +42,10 @@ impl Follower {
 
     fn register(&self, crd: &Value) {
         match from_definition(crd) {
-            Ok(resource) => self.registry.insert(resource),
+            Ok(resource) => {
+                self.registry.insert(resource);
+                seeds::aliases(crd).into_iter().for_each(|alias| self.registry.insert(alias));
+            }
             Err(why) => tracing::error!(crd = object::name(crd), why, "cannot serve a kind"),
         }
     }
@@ -49,5 +53,8 @@ impl Follower {
     fn forget(&self, crd: &Value) {
         self.registry
             .remove(object::text(crd, "spec.group"), object::text(crd, "spec.names.plural"));
+        for alias in seeds::aliases(crd) {
+            self.registry.remove(&alias.group, &alias.plural);
+        }
     }
 }

@@ -196,6 +196,7 @@ fn resource(row: &Row, definitions: &Arc<Definitions>) -> Resource {
         collection: collection(row).into(),
         storage_version: row.version.to_owned(),
         versions: vec![version(row, definitions)],
+        seed: None,
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn from_definition(crd: &Value) -> Result<Resource, String> {
         collection: format!("{plural}.{group}").into(),
         storage_version: text(storage, "name").to_owned(),
         versions: served(versions)?,
+        seed: None,
     })
 }
 

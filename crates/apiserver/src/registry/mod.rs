@@ -10,8 +10,10 @@ pub(crate) use crd::{CRDS, from_definition};
 pub(crate) use openapi_types::components;
 
 use crate::schema::Schema;
+use crate::seeds;
 use crate::store::Collection;
 use crate::table::Column;
+use atoll_convert::SeedVersion;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -45,6 +47,8 @@ pub(crate) struct Resource {
     pub(crate) storage_version: String,
     /// Served versions, the preferred one first.
     pub(crate) versions: Vec<Version>,
+    /// Set where this is another view of a collection that is kept as our networks.
+    pub(crate) seed: Option<SeedVersion>,
 }
 
 /// One served version of a resource.
@@ -105,6 +109,7 @@ impl Snapshot {
     pub(crate) fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = self.all().map(|r| r.group.as_str()).collect();
         groups.dedup();
+        groups.sort_by_key(|group| seeds::is_seed_group(group));
         groups
     }
 
@@ -129,7 +134,7 @@ impl Snapshot {
     }
 
     pub(crate) fn by_collection(&self, collection: &str) -> Option<&Arc<Resource>> {
-        self.all().find(|resource| *resource.collection == *collection)
+        self.all().find(|resource| *resource.collection == *collection && resource.seed.is_none())
     }
 }
 

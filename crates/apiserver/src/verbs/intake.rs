@@ -6,6 +6,7 @@ use crate::failure::{About, Cause, Failure};
 use crate::kinds;
 use crate::object;
 use crate::registry::Nature;
+use crate::seeds;
 use serde_json::Value;
 
 /// Most unknown fields that are named in one answer.
@@ -18,11 +19,12 @@ pub(super) fn take(
     strictness: FieldValidation,
 ) -> Result<(Value, Vec<String>), Failure> {
     check_kind(target, &mut value)?;
+    let notes = seeds::translate(target, &mut value)?;
     check_types(target, &value)?;
     let unknown = target.version().schema.prune(&mut value);
     let metadata = unknown_metadata(target, &value);
     let warnings = judge_unknown(target, &[metadata, unknown].concat(), strictness)?;
-    Ok((view::to_storage(target, value), warnings))
+    Ok((view::to_storage(target, value), [notes, warnings].concat()))
 }
 
 /// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.

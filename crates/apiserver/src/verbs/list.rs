@@ -115,7 +115,7 @@ impl Api {
 /// Whether the object, as the target's version shows it, is selected.
 pub(crate) fn matches(target: &Target, selector: &Selector, stored: &Stored) -> bool {
     selector.is_empty()
-        || if target.resource.group == "events.k8s.io" {
+        || if target.resource.group == "events.k8s.io" || target.resource.seed.is_some() {
             selector.matches(&view::from_storage(target, &stored.value))
         } else {
             selector.matches(&stored.value)

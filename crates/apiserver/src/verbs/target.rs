@@ -2,7 +2,7 @@
 
 use crate::failure::{About, Failure};
 use crate::registry::{Resource, Snapshot, Version};
-use crate::store::Key;
+use crate::store::{Key, Stored};
 use std::sync::Arc;
 
 /// A resource path that names something that exists in the registry.
@@ -15,6 +15,8 @@ pub(crate) struct Target {
     /// Empty for collections.
     pub(crate) name: String,
     pub(crate) subresource: Option<String>,
+    /// The namespace as it was when the request came, where there is one.
+    pub(crate) home: Option<Arc<Stored>>,
 }
 
 impl Target {
@@ -37,6 +39,7 @@ impl Target {
             namespace: namespace.unwrap_or("").to_owned(),
             name: String::new(),
             subresource: None,
+            home: None,
         })
     }
 
@@ -49,6 +52,7 @@ impl Target {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             subresource: None,
+            home: None,
         }
     }
 

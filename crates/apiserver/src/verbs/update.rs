@@ -7,6 +7,7 @@ use crate::kinds;
 use crate::object;
 use crate::patch::{Patch, apply_configuration, note_update};
 use crate::registry::Nature;
+use crate::seeds;
 use crate::store::{Stored, Transaction};
 use serde_json::Value;
 use std::sync::Arc;
@@ -138,7 +139,8 @@ fn patch_in(
         return apply_in(tx, target, current, applied, options);
     }
     let shown = view::from_storage(target, &current.value);
-    let patched = patch.apply_to(&shown, &target.version().schema)?;
+    let spared = seeds::spare(&current.value, patch);
+    let patched = spared.as_ref().unwrap_or(patch).apply_to(&shown, &target.version().schema)?;
     intake::check_patched(target, &patched)?;
     let (object, warnings) = intake::take(target, patched, options.field_validation)?;
     check_identity(target, &object)?;

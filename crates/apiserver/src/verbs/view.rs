@@ -11,12 +11,16 @@ use serde_json::Value;
 fn is_storage_form(target: &Target) -> bool {
     target.version().name == target.resource.storage_version
         && target.resource.group != "events.k8s.io"
+        && target.resource.seed.is_none()
 }
 
 /// The object in the target's version.
 pub(super) fn from_storage(target: &Target, stored: &Value) -> Value {
     if is_storage_form(target) {
         return stored.clone();
+    }
+    if let Some(seed) = target.resource.seed {
+        return seed.show(stored);
     }
     let mut shown = match target.resource.group.as_str() {
         "events.k8s.io" => kinds::event_from_core(stored.clone()),
@@ -32,7 +36,7 @@ pub(super) fn to_storage(target: &Target, value: Value) -> Value {
         "events.k8s.io" => kinds::event_to_core(value),
         _ => value,
     };
-    if target.resource.group != "events.k8s.io" {
+    if target.resource.group != "events.k8s.io" && target.resource.seed.is_none() {
         kept["apiVersion"] = target.resource.api_version(&target.resource.storage_version).into();
     }
     kept
