@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use atoll_api::marks;
+use atoll_api::{Network, marks};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -62,6 +62,7 @@ async fn apply_all(args: &ApplyArgs) -> Result<ExitCode> {
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
     let mut settings = args.manifests.settings();
     settings.namespaces = tenants_of_namespaces(&client).await?;
+    settings.networks = ranges_of_networks(&client).await?;
     settings.namespace = Some(namespace.clone());
     let converted = args.manifests.convert(&settings)?;
     let target = Target { client, namespace, params: args.params() };
@@ -100,6 +101,19 @@ async fn tenants_of_namespaces(client: &Client) -> Result<BTreeMap<String, Optio
     };
     let tenant = |labels: &BTreeMap<String, String>| labels.get(marks::TENANT).cloned();
     Ok(listed.iter().map(|namespace| (namespace.name_any(), tenant(namespace.labels()))).collect())
+}
+
+/// The ranges that networks have. Who may not list networks, or has none yet, goes without.
+async fn ranges_of_networks(client: &Client) -> Result<BTreeMap<String, Vec<String>>> {
+    let networks: Api<Network> = Api::all(client.clone());
+    let listed = match networks.list(&ListParams::default()).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+            return Ok(BTreeMap::new());
+        }
+        other => other.context("cannot list the networks of the cluster")?,
+    };
+    let ranges = |network: Network| (network.name_any(), network.spec.cidrs);
+    Ok(listed.into_iter().map(ranges).collect())
 }
 
 /// Where objects go.

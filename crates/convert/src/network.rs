@@ -24,7 +24,9 @@ pub(crate) fn examine(network: &Value, settings: &Settings) -> Result<Findings, 
     findings.set(&["spec", "tenant"], name.tenant.to_string());
     let type_ = give_type(&network["spec"], &mut findings)?;
     give_vpc(&network["spec"], &mut findings)?;
-    give_range(&network["spec"], &type_, &settings.default_cidr, &mut findings)?;
+    if check_ranges(&network["spec"])? == 0 && type_ == VPC {
+        give_ranges(&name, settings, &mut findings);
+    }
     Ok(findings)
 }
 
@@ -130,14 +132,10 @@ fn give_vpc(spec: &Value, findings: &mut Findings) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn give_range(
-    spec: &Value,
-    type_: &str,
-    default: &Cidr,
-    findings: &mut Findings,
-) -> Result<(), Wrong> {
+/// How many ranges the network names; each must be one.
+fn check_ranges(spec: &Value) -> Result<usize, Wrong> {
     let given = match &spec["cidrs"] {
-        Value::Null => &Vec::new(),
+        Value::Null => return Ok(0),
         Value::Array(ranges) => ranges,
         other => return Err(Wrong::new("spec.cidrs", format!("{other} is no list of ranges"))),
     };
@@ -146,9 +144,17 @@ fn give_range(
         let text = range.as_str().ok_or_else(|| Wrong::new(&field, "must be a range"))?;
         text.parse::<Cidr>().map_err(|error| Wrong::new(&field, error.to_string()))?;
     }
-    if type_ == VPC && given.is_empty() {
-        findings.set(&["spec", "cidrs"], vec![default.to_string()]);
-        findings.note(format!("names no addresses: cidrs {default}"));
+    Ok(given.len())
+}
+
+/// A network that exists keeps its ranges: none can be taken away from it.
+fn give_ranges(name: &NetworkName, settings: &Settings, findings: &mut Findings) {
+    let kept = settings.networks.get(&name.to_string()).filter(|ranges| !ranges.is_empty());
+    if let Some(ranges) = kept {
+        findings.set(&["spec", "cidrs"], ranges.clone());
+        return;
     }
-    Ok(())
+    let default = settings.default_cidr;
+    findings.set(&["spec", "cidrs"], vec![default.to_string()]);
+    findings.note(format!("names no addresses: cidrs {default}"));
 }

@@ -26,6 +26,8 @@ pub struct Settings {
     pub namespace: Option<String>,
     /// The namespaces that are known, with the tenants that own them.
     pub namespaces: BTreeMap<String, Option<String>>,
+    /// The networks that exist, by their full names, with their ranges, which they keep.
+    pub networks: BTreeMap<String, Vec<String>>,
     /// Whether a namespace that asks for a network and names no tenant is given to one.
     pub adopts_namespaces: bool,
 }
@@ -37,6 +39,7 @@ impl Default for Settings {
             default_cidr: DEFAULT_CIDR.parse().expect("a constant range"),
             namespace: None,
             namespaces: BTreeMap::new(),
+            networks: BTreeMap::new(),
             adopts_namespaces: true,
         }
     }

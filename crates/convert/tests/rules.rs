@@ -94,6 +94,17 @@ fn a_network_may_bring_its_ranges_and_only_vpc_networks_need_any() {
 }
 
 #[test]
+fn a_network_that_exists_keeps_its_ranges() {
+    let ranges = vec!["10.1.0.0/16".to_owned(), "10.2.0.0/16".to_owned()];
+    let networks = BTreeMap::from([("default.a".to_owned(), ranges.clone())]);
+    let settings = Settings { networks, ..settings() };
+    let file = network(json!({"name": "a"}), json!({"type": "vpc"})).to_string();
+    let converted = convert(&file, &settings).unwrap();
+    assert_eq!(converted.objects()[0]["spec"]["cidrs"], json!(ranges));
+    assert_eq!(converted.notes.len(), 1);
+}
+
+#[test]
 fn both_spellings_of_the_vpc_are_taken_and_must_agree() {
     let spec = json!({"type": "vpc", "cidrs": ["10.0.0.0/8"], "vpc-id": "v", "vpcID": "v"});
     assert_eq!(one(&network(json!({"name": "a"}), spec)).0["spec"]["vpcID"], "v");

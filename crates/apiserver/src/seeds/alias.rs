@@ -116,16 +116,29 @@ pub(crate) fn redirect(store: &Store, request: Redirected) -> Redirected {
     }
     let Some(manifest) = applied(&request) else { return request };
     let Some(full) = full_name(&manifest, &request.target) else { return request };
-    if request.method == Method::PATCH && (request.target.name == full || request.media != MERGE) {
-        return Redirected { target: request.target.named(&full), ..request };
+    let live = store.read().get(&request.target.key_of(&full)).cloned();
+    if request.method == Method::PATCH && request.media != MERGE {
+        let ranges = live.map(|live| live.value["spec"]["cidrs"].clone());
+        let body = keeping_ranges(manifest, ranges).to_string().into();
+        return Redirected { target: request.target.named(&full), body, ..request };
     }
-    let exists = store.read().get(&request.target.key_of(&full)).is_some();
-    let (name, method, media) = match (exists, &request.method) {
-        (true, _) => (full.as_str(), Method::PATCH, MERGE),
-        (false, _) => ("", Method::POST, "application/json"),
+    if request.method == Method::PATCH && request.target.name == full {
+        return request;
+    }
+    let (name, method, media) = match live {
+        Some(_) => (full.as_str(), Method::PATCH, MERGE),
+        None => ("", Method::POST, "application/json"),
     };
     let target = request.target.named(name);
     Redirected { target, method, media: media.to_owned(), body: manifest.to_string().into() }
+}
+
+/// An applied configuration that names no ranges means those that the network has.
+fn keeping_ranges(mut manifest: Value, ranges: Option<Value>) -> Value {
+    if let Some(ranges) = ranges {
+        object::set_default(&mut manifest, "spec.cidrs", ranges);
+    }
+    manifest
 }
 
 /// The whole manifest of an apply: the body, or what kubectl notes in it.

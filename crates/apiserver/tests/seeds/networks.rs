@@ -116,6 +116,9 @@ fn a_network_made_as_a_seed_is_changed_as_ours_and_seen_by_both() {
     let network = cluster.get(&["corenetworks", "net1"]);
     assert_eq!(network["spec"]["cidrs"], json!(["10.0.0.0/16", "10.1.0.0/16"]));
     assert_eq!(network["spec"]["tenant"], Value::Null);
+    let said = cluster.say(&["apply", "--server-side", "-f", "-"], &seed("s2-1"));
+    assert!(said.ok, "{}", said.err);
+    assert_eq!(cluster.get(&["corenetworks", "net1"])["spec"], network["spec"]);
 }
 
 #[test]

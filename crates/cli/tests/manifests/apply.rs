@@ -76,6 +76,20 @@ fn the_tenant_of_a_namespace_is_read_from_the_cluster() {
 }
 
 #[test]
+fn a_network_that_was_given_more_ranges_keeps_them() {
+    let cluster = Cluster::start();
+    let more = "
+apiVersion: atoll.dev/v1alpha1
+kind: Network
+metadata: {name: default.net1}
+spec: {tenant: default, type: vpc, cidrs: [10.1.0.0/16, 10.2.0.0/16]}
+";
+    assert!(cluster.apply(&["-f", "-"], more).ok);
+    let said = cluster.apply(&["-f", seed("s2-1").to_str().unwrap()], "");
+    assert_eq!(said.out, "network.atoll.dev/default.net1 unchanged\n", "{}", said.err);
+}
+
+#[test]
 fn a_dry_run_writes_nothing() {
     let cluster = Cluster::start();
     let network = seed("s4-4");
