@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::{COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
+use super::{BLOCK, BLOCK_PORT, COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
 use crate::pinned;
 
 /// Answers until standard input ends, which it does with the process that started this one.
@@ -14,6 +14,7 @@ pub(crate) fn answer() -> Result<()> {
     pinned::stay_on(pinned::shared_cpu())?;
     serve(ECHO_PORT, echo)?;
     serve(SINK_PORT, sink)?;
+    serve(BLOCK_PORT, confirm)?;
     count()?;
     println!("ready");
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
@@ -52,6 +53,16 @@ fn sink(mut stream: TcpStream) -> std::io::Result<()> {
             0 => return stream.write_all(&received.to_be_bytes()),
             some => received += some as u64,
         }
+    }
+}
+
+/// Confirms every block with a byte.
+fn confirm(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut block = vec![0; BLOCK];
+    loop {
+        stream.read_exact(&mut block)?;
+        stream.write_all(&[0])?;
     }
 }
 

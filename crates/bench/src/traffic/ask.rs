@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use socket2::SockRef;
 
-use super::{COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
+use super::{BLOCK, BLOCK_PORT, COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
 use crate::sample::Sample;
 
 /// Nothing on these paths takes as long.
@@ -55,8 +55,24 @@ pub(super) fn connect(target: IpAddr, duration: Duration) -> Result<f64> {
     })
 }
 
+/// Blocks, each confirmed by a byte.
+pub(super) fn blocks(target: IpAddr, duration: Duration) -> Result<f64> {
+    let mut stream = open((target, BLOCK_PORT).into())?;
+    let (start, block, mut sent) = (Instant::now(), vec![0; BLOCK], 0.0);
+    while start.elapsed() < duration {
+        stream.write_all(&block)?;
+        stream.read_exact(&mut [0])?;
+        sent += BLOCK as f64;
+    }
+    Ok(gigabits(sent, start.elapsed()))
+}
+
+fn gigabits(bytes: f64, time: Duration) -> f64 {
+    bytes * 8.0 / time.as_secs_f64() / 1e9
+}
+
 /// One stream; the time ends when the other end says how much it has.
-pub(super) fn bulk(target: IpAddr, duration: Duration) -> Result<f64> {
+pub(super) fn stream(target: IpAddr, duration: Duration) -> Result<f64> {
     let mut stream = open((target, SINK_PORT).into())?;
     let (start, block) = (Instant::now(), vec![0; 128 << 10]);
     while start.elapsed() < duration {
@@ -65,7 +81,7 @@ pub(super) fn bulk(target: IpAddr, duration: Duration) -> Result<f64> {
     stream.shutdown(Shutdown::Write)?;
     let mut received = [0; 8];
     stream.read_exact(&mut received)?;
-    Ok(u64::from_be_bytes(received) as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e9)
+    Ok(gigabits(u64::from_be_bytes(received) as f64, start.elapsed()))
 }
 
 /// Windows of small packets, each answered by one packet once the other end has it whole.

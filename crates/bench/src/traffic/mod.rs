@@ -20,6 +20,11 @@ pub(crate) use answer::answer;
 const ECHO_PORT: u16 = 7001;
 const SINK_PORT: u16 = 7002;
 const COUNT_PORT: u16 = 7003;
+const BLOCK_PORT: u16 = 7004;
+
+/// So many bytes are sent before the other end says that it has them: as much is under way on one
+/// path as on another, and it stays in the processor's cache.
+const BLOCK: usize = 256 << 10;
 
 /// So many packets are sent before the other end says that it has them.
 const WINDOW: u32 = 32;
@@ -33,9 +38,9 @@ pub(crate) enum Kind {
     RoundTrip,
     /// Connect, one byte there and back, close.
     Connect,
-    /// One stream, as fast as it goes, both ends on one CPU.
+    /// Large blocks, each confirmed, both ends on one CPU.
     Bulk,
-    /// The same with the ends on two CPUs.
+    /// One stream, as fast as it goes, with the ends on two CPUs.
     BulkTwoCpus,
     /// The smallest UDP packets.
     Packets,
@@ -106,7 +111,8 @@ impl Ask {
         match self.kind {
             Kind::RoundTrip => ask::round_trip(target, duration),
             Kind::Connect => ask::connect(target, duration),
-            Kind::Bulk | Kind::BulkTwoCpus => ask::bulk(target, duration),
+            Kind::Bulk => ask::blocks(target, duration),
+            Kind::BulkTwoCpus => ask::stream(target, duration),
             Kind::Packets => ask::packets(target, duration),
         }
     }
