@@ -26,6 +26,8 @@ use crate::pinned::Ended;
 const NAME: &str = "node1";
 const UNDERLAY: &str = "192.168.77.1";
 const KUBE_NAMESPACE: &str = "bench";
+/// Where the agent keeps its state on a node, too: in memory.
+const RUN: &str = "/run";
 /// How long the agent may take to see everything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -57,7 +59,7 @@ impl Drop for AgentNode {
 impl AgentNode {
     /// Starts API and agent, and waits until the agent has seen all pods' ports.
     pub(crate) fn start(atoll: &Path, pods: &[PlannedPod]) -> Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder")?;
+        let folder = tempfile::tempdir_in(RUN).context("cannot make a folder")?;
         let namespace = Namespace::new();
         namespace.ip("link add uplink type veth peer name nowhere");
         namespace.ip(&format!("address add {UNDERLAY}/24 dev uplink"));
