@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use atoll_testkit::Namespace;
 
 use super::{Ends, Path, Place, nft};
@@ -120,7 +120,7 @@ pub(super) fn across(link: Link, with_nft: bool) -> Result<Path> {
         forward(host)?;
         host.ip(&format!("address add 192.168.77.{own}/24 dev uplink"));
         bridged(host, &format!("10.0.{own}.254"), &[(pod, &format!("10.0.{own}.1"))], mtu);
-        connect(host, link, own, other);
+        connect(host, link, own, other)?;
         if with_nft {
             nft::load(host)?;
         }
@@ -134,7 +134,7 @@ pub(super) fn across(link: Link, with_nft: bool) -> Result<Path> {
     Ok(path(name, client, server, [10, 0, 2, 1], vec![first, second]))
 }
 
-fn connect(host: &Namespace, link: Link, own: u8, other: u8) {
+fn connect(host: &Namespace, link: Link, own: u8, other: u8) -> Result<()> {
     match link {
         Link::Routing => {
             host.ip(&format!("route add 10.0.{other}.0/24 via 192.168.77.{other}"));
@@ -151,10 +151,12 @@ fn connect(host: &Namespace, link: Link, own: u8, other: u8) {
             host.ip(&format!("neighbour add 10.0.{other}.0 {neighbour}"));
             let there = format!("02:ff:00:00:00:0{other} dev flannel.1 dst 192.168.77.{other}");
             let arguments: Vec<_> = ["fdb", "add"].into_iter().chain(there.split(' ')).collect();
-            host.command("bridge", &arguments);
+            let output = host.command("bridge", &arguments);
+            ensure!(output.status.success(), "bridge {arguments:?} failed");
             host.ip(&format!(
                 "route add 10.0.{other}.0/24 via 10.0.{other}.0 dev flannel.1 onlink"
             ));
         }
     }
+    Ok(())
 }
