@@ -64,3 +64,20 @@ generate: ## Write the generated files anew
 deny: ## Check licences, sources and duplicates of dependencies (needs cargo-deny)
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check licenses bans sources
+
+.PHONY: bench-build
+bench-build: setup
+	@scripts/setup-bench
+	cargo build --release --package atoll-bench --package atoll-cli
+
+.PHONY: bench
+bench: bench-build ## Measure Atoll beside its peers (as root), write docs/benchmarks.md
+	target/release/bench run --document docs/benchmarks.md
+
+.PHONY: bench-quick
+bench-quick: bench-build ## The same below five minutes, with fewer rounds
+	target/release/bench run --quick --document docs/benchmarks.md
+
+.PHONY: test-kernels
+test-kernels: setup ## The kernel tests on Debian's 6.1 and 6.12 kernels, in QEMU (about ten minutes each)
+	@scripts/test-kernels

@@ -40,7 +40,7 @@ impl Default for Timing {
 /// How long after a failed step the next pass comes.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Changes taken in before a pass, at most, so that a flood cannot hold it off.
+/// Changes or requests taken in before a pass, at most, so that a flood cannot hold it off.
 const BATCH: usize = 512;
 
 /// Everything that changes on a node, and the only one to change it.
@@ -104,7 +104,7 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
             let alarm = self.next_alarm();
             tokio::select! {
                 Some(change) = changes.recv() => self.on_changes(change, &mut changes).await,
-                Some(request) = requests.recv() => self.on_request(request).await,
+                Some(request) = requests.recv() => self.on_requests(request, &mut requests).await,
                 _ = look_again.tick() => self.on_look_again().await,
                 () = wait_for(alarm) => self.on_alarm().await,
                 else => return Ok(()),

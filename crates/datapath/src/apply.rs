@@ -1,5 +1,7 @@
 //! One step of a plan, done. Each is repeatable: done twice, it is done.
 
+use std::collections::BTreeSet;
+
 use atoll_abi::{InterfaceKey, Peer, PeerKey};
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, Step};
 use atoll_types::NetAddr;
@@ -23,7 +25,7 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::PutEndpoint(addr, endpoint) => put_endpoint(datapath, *addr, endpoint).await,
         Step::RaiseInterface(name) => raise_interface(datapath, name).await,
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
-        Step::RemoveInterface(name) => remove_interface(datapath, name).await,
+        Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
     }
 }
@@ -67,15 +69,17 @@ async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<()
     }
 }
 
-/// The link first: as long as it is there, its program must be, too. Then what bears its name.
-async fn remove_interface(
+/// The links first: as long as one is there, its program must be, too. Then what bears their names.
+async fn remove_interfaces(
     datapath: &mut Datapath,
-    name: &HostInterface,
+    names: &BTreeSet<HostInterface>,
 ) -> Result<(), DatapathError> {
-    interface::remove(&datapath.netlink, name).await?;
-    unpin(&datapath.pins.links().join(name.as_str()))?;
+    interface::remove_all(&datapath.netlink, names).await?;
+    for name in names {
+        unpin(&datapath.pins.links().join(name.as_str()))?;
+    }
     for (key, entry) in datapath.maps.interfaces.entries()? {
-        if encode::interface_name(&entry).as_ref() == Some(name) {
+        if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
             datapath.maps.interfaces.remove(key)?;
         }
     }

@@ -1,5 +1,6 @@
 //! A pod's interface: the pair of links between node and pod.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -42,6 +43,18 @@ pub(crate) async fn remove(netlink: &Netlink, name: &HostInterface) -> Result<()
         Some(link) => netlink.remove(&link).await,
         None => Ok(()),
     }
+}
+
+/// Removes pairs together; those that are gone already are as good.
+pub(crate) async fn remove_all(
+    netlink: &Netlink,
+    names: &BTreeSet<HostInterface>,
+) -> Result<(), DatapathError> {
+    let mut links = vec![];
+    for name in names {
+        links.extend(netlink.link(name.as_str()).await?);
+    }
+    netlink.remove_all(&links).await
 }
 
 /// Whether the host side is there and its other side is the wanted interface in the wanted pod.

@@ -17,6 +17,9 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Attempt, DatapathError};
 
+/// The group of links that are about to be removed, by a number that nobody gives by hand.
+const DOOMED: u32 = 0x61_74_6f_6c;
+
 /// A netlink socket and the task that reads it.
 #[derive(Debug)]
 pub(crate) struct Netlink {
@@ -33,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     pub(crate) kind: Kind,
     pub(crate) mac: Vec<u8>,
+    /// The group that it was put into; 0 is none.
+    pub(crate) group: u32,
     /// The other side of a veth pair, by its index in its own namespace.
     pub(crate) peer: Option<u32>,
 }
@@ -126,6 +131,41 @@ impl Netlink {
         }
     }
 
+    /// Removes many links in the time of one: for each removal the kernel waits until nobody uses
+    /// what was removed any more, and for a group it waits once.
+    pub(crate) async fn remove_all(&self, links: &[Link]) -> Result<(), DatapathError> {
+        if links.len() > 1 && self.doom(links).await? {
+            return self.remove_doomed().await;
+        }
+        for link in links {
+            self.remove(link).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the links into the group that is removed next, and says whether they are alone there:
+    /// links of others are never touched.
+    async fn doom(&self, links: &[Link]) -> Result<bool, DatapathError> {
+        for link in links {
+            let message = LinkUnspec::new_with_index(link.index).link_group(DOOMED).build();
+            match self.handle.link().set(message).execute().await {
+                Err(error) if is(&error, Errno::ENODEV) => {}
+                done => done.attempt(|| format!("put link {} into a group", link.name))?,
+            }
+        }
+        let known = |found: &Link| links.iter().any(|link| link.index == found.index);
+        Ok(self.links().await?.iter().filter(|link| link.group == DOOMED).all(known))
+    }
+
+    async fn remove_doomed(&self) -> Result<(), DatapathError> {
+        let mut request = self.handle.link().del(0);
+        request.message_mut().attributes.push(LinkAttribute::Group(DOOMED));
+        match request.execute().await {
+            Err(error) if is(&error, Errno::ENODEV) => Ok(()),
+            done => done.attempt(|| "remove a group of links".into()),
+        }
+    }
+
     /// The id of the BPF program in the filter with `priority` on a link's ingress.
     pub(crate) async fn ingress_program(
         &self,
@@ -161,6 +201,7 @@ impl From<LinkMessage> for Link {
             mtu: 0,
             kind: Kind::Other,
             mac: vec![],
+            group: 0,
             peer: None,
         };
         for attribute in message.attributes {
@@ -169,6 +210,7 @@ impl From<LinkMessage> for Link {
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
                 LinkAttribute::LinkInfo(infos) => link.kind = Kind::of(&infos),
                 LinkAttribute::Address(mac) => link.mac = mac,
+                LinkAttribute::Group(group) => link.group = group,
                 LinkAttribute::Link(peer) => link.peer = Some(peer),
                 _ => {}
             }

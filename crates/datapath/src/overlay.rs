@@ -97,7 +97,16 @@ mod tests {
     use super::*;
 
     fn link(kind: Kind, mtu: u32) -> Link {
-        Link { index: 3, name: OVERLAY.into(), up: true, mtu, kind, mac: vec![], peer: None }
+        Link {
+            index: 3,
+            name: OVERLAY.into(),
+            up: true,
+            mtu,
+            kind,
+            mac: vec![],
+            group: 0,
+            peer: None,
+        }
     }
 
     fn vxlan(external: bool, port: u16) -> Kind {

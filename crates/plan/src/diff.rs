@@ -62,7 +62,7 @@ fn interface_steps(
         Need::Nothing => vec![],
         Need::Guard => vec![guard],
         Need::Create => vec![create, guard],
-        Need::Replace => vec![Step::RemoveInterface(name.clone()), create, guard],
+        Need::Replace => vec![Step::RemoveInterfaces([name.clone()].into()), create, guard],
     }
 }
 
@@ -101,15 +101,11 @@ fn interfaces_raised<'a>(
         .map(|(name, _)| Step::RaiseInterface(name.clone()))
 }
 
-fn interfaces_removed<'a>(
-    desired: &'a NodePlan,
-    observed: &'a Observed,
-) -> impl Iterator<Item = Step> + 'a {
-    observed
-        .interfaces
-        .keys()
-        .filter(|name| !desired.interfaces.contains_key(*name))
-        .map(|name| Step::RemoveInterface(name.clone()))
+/// All in one step, where there are any.
+fn interfaces_removed(desired: &NodePlan, observed: &Observed) -> Option<Step> {
+    let names = observed.interfaces.keys().filter(|name| !desired.interfaces.contains_key(*name));
+    let names: BTreeSet<_> = names.cloned().collect();
+    (!names.is_empty()).then_some(Step::RemoveInterfaces(names))
 }
 
 fn endpoints_put<'a>(

@@ -126,7 +126,9 @@ impl Observed {
             Step::RaiseInterface(name) => {
                 self.interfaces.entry(name.clone()).or_default().up = true;
             }
-            Step::RemoveInterface(name) => drop(self.interfaces.remove(name)),
+            Step::RemoveInterfaces(names) => {
+                self.interfaces.retain(|name, _| !names.contains(name));
+            }
             Step::PutEndpoint(addr, endpoint) => {
                 self.endpoints.insert(*addr, Some(endpoint.clone()));
             }

@@ -1,5 +1,6 @@
 //! One change to the kernel.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -22,8 +23,9 @@ pub enum Step {
     RaiseInterface(HostInterface),
     /// Forget the address.
     RemoveEndpoint(NetAddr),
-    /// Remove the link, its program and its checks.
-    RemoveInterface(HostInterface),
+    /// Remove these links, their programs and their checks. The kernel takes as long for many as
+    /// for one, so they go together.
+    RemoveInterfaces(BTreeSet<HostInterface>),
     /// Believe this node no longer.
     RemovePeer(IpAddr),
 }
@@ -41,7 +43,10 @@ impl fmt::Display for Step {
             Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
-            Step::RemoveInterface(name) => write!(f, "remove interface {name}"),
+            Step::RemoveInterfaces(names) => {
+                let names: Vec<_> = names.iter().map(HostInterface::as_str).collect();
+                write!(f, "remove interfaces {}", names.join(", "))
+            }
             Step::RemovePeer(ip) => write!(f, "remove peer {ip}"),
         }
     }

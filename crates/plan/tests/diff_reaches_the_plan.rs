@@ -44,9 +44,9 @@ impl Kernel {
             Step::CreateInterface(name, _) => self.create(name),
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
-            Step::RemoveInterface(name) => {
-                self.links.remove(&name);
-                self.remains.remove(&name);
+            Step::RemoveInterfaces(names) => {
+                self.links.retain(|name, _| !names.contains(name));
+                self.remains.retain(|name| !names.contains(name));
             }
             Step::PutEndpoint(addr, endpoint) => self.put(addr, &endpoint),
             Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(&addr)),
@@ -237,5 +237,15 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     let mut kernel = Kernel::default();
     kernel.reach(&pods);
     let down = diff(&NodePlan::default(), &kernel.observe());
-    assert!(matches!(down[..], [Step::RemoveEndpoint(_), Step::RemoveInterface(_)]));
+    assert!(matches!(down[..], [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_)]));
+}
+
+#[test]
+fn many_interfaces_go_in_one_step() {
+    let mut kernel = Kernel::default();
+    kernel.reach(&plan(&[((1, 5), true), ((1, 6), true), ((2, 5), true)].into()));
+    let steps = diff(&NodePlan::default(), &kernel.observe());
+    let removals: Vec<_> =
+        steps.iter().filter(|step| matches!(step, Step::RemoveInterfaces(_))).collect();
+    assert!(matches!(removals[..], [Step::RemoveInterfaces(names)] if names.len() == 3));
 }

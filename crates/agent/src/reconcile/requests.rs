@@ -3,14 +3,16 @@
 use atoll_cni::wire::{AgentReply, AgentRequest, DropReport};
 use atoll_cni::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
 use atoll_datapath::DropCount;
-use atoll_model::compile::Attachment;
+use atoll_model::compile::{Attachment, PlacedPort};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Reconciler;
+use super::{BATCH, Reconciler};
 use crate::attachments::attachment;
 use crate::kernel::Kernel;
 use crate::report::AttachedReport;
+use crate::seen::PortKey;
 use crate::serve::Request;
 
 /// An ADD whose port has not been seen yet.
@@ -21,26 +23,106 @@ pub(super) struct Waiting {
     pub(super) deadline: Instant,
 }
 
+/// What was remembered or forgotten and must be so in the kernel before the runtime is answered.
+#[derive(Debug)]
+struct Promise {
+    id: AttachmentId,
+    what: Promised,
+    reply: oneshot::Sender<AgentReply>,
+}
+
+#[derive(Debug)]
+enum Promised {
+    Attached(Box<Wanted>),
+    Gone,
+}
+
+/// An interface, and the port that it is for.
+#[derive(Debug)]
+struct Wanted {
+    request: AttachmentRequest,
+    key: PortKey,
+    port: PlacedPort,
+}
+
 impl<K: Kernel, F> Reconciler<K, F> {
-    pub(super) async fn on_request(&mut self, request: Request) {
-        let answer = match request.ask {
-            AgentRequest::Add(add) => return self.on_add(add, request.reply).await,
-            AgentRequest::Del(id) => self.del(&id).await,
+    /// Takes in what else has been asked meanwhile, so that a burst of pods shares one pass. What
+    /// is asked of one interface twice is done twice, in order.
+    pub(super) async fn on_requests(&mut self, first: Request, more: &mut Receiver<Request>) {
+        let mut promises = Vec::new();
+        let mut next = Some(first);
+        for _ in 0..BATCH {
+            let Some(request) = next else { break };
+            if promises.iter().any(|promise: &Promise| is_about(&request.ask, &promise.id)) {
+                self.keep(std::mem::take(&mut promises)).await;
+            }
+            promises.extend(self.begin(request).await);
+            next = more.try_recv().ok();
+        }
+        self.keep(promises).await;
+    }
+
+    /// Answers what needs no pass, and promises the rest.
+    async fn begin(&mut self, request: Request) -> Option<Promise> {
+        let Request { ask, reply } = request;
+        let answer = match ask {
+            AgentRequest::Add(add) => return self.begin_add(add, reply),
+            AgentRequest::Del(id) => return self.begin_del(id, reply),
             AgentRequest::Gc(valid) => self.collect_garbage(&valid).await,
             AgentRequest::Check(id) => self.check(&id).await,
             AgentRequest::Status => self.status(),
             AgentRequest::Drops => self.drops(),
         };
-        send(request.reply, answer);
+        send(reply, answer);
+        None
     }
 
-    async fn on_add(&mut self, request: AttachmentRequest, reply: oneshot::Sender<AgentReply>) {
-        if self.can_serve(&request) {
-            let answer = self.add(&request).await;
-            return send(reply, answer);
+    fn begin_add(
+        &mut self,
+        request: AttachmentRequest,
+        reply: oneshot::Sender<AgentReply>,
+    ) -> Option<Promise> {
+        let found = self.complete.then(|| self.seen.port_for(&self.node, &attachment(&request)));
+        let Some((key, port)) = found.flatten() else {
+            let deadline = Instant::now() + self.timing.port_patience;
+            self.waiting.push(Waiting { request, reply, deadline });
+            return None;
+        };
+        let (key, port) = (key.clone(), port.clone());
+        if let Err(error) = self.remember(&request) {
+            send(reply, Err(error));
+            return None;
         }
-        let deadline = Instant::now() + self.timing.port_patience;
-        self.waiting.push(Waiting { request, reply, deadline });
+        let id = request.id.clone();
+        let wanted = Box::new(Wanted { request, key, port });
+        Some(Promise { id, what: Promised::Attached(wanted), reply })
+    }
+
+    fn begin_del(
+        &mut self,
+        id: AttachmentId,
+        reply: oneshot::Sender<AgentReply>,
+    ) -> Option<Promise> {
+        if let Err(error) = self.forget(&id) {
+            send(reply, Err(error));
+            return None;
+        }
+        Some(Promise { id, what: Promised::Gone, reply })
+    }
+
+    /// Makes the kernel match, then answers: an interface is there, or nothing of it is left.
+    async fn keep(&mut self, promises: Vec<Promise>) {
+        if promises.is_empty() {
+            return;
+        }
+        self.pass().await;
+        for Promise { what, reply, .. } in promises {
+            let answer = match what {
+                Promised::Attached(wanted) => self.attached(*wanted).await,
+                Promised::Gone => Ok(AgentReply::Done),
+            };
+            send(reply, answer);
+        }
     }
 
     fn can_serve(&self, request: &AttachmentRequest) -> bool {
@@ -53,10 +135,11 @@ impl<K: Kernel, F> Reconciler<K, F> {
             .filter(|waiting| !waiting.reply.is_closed())
             .partition(|waiting| self.can_serve(&waiting.request));
         self.waiting = waiting;
-        for waiting in ready {
-            let answer = self.add(&waiting.request).await;
-            send(waiting.reply, answer);
-        }
+        let promises = ready.into_iter();
+        let promises =
+            promises.filter_map(|waiting| self.begin_add(waiting.request, waiting.reply));
+        let promises = promises.collect();
+        self.keep(promises).await;
     }
 
     pub(super) fn refuse_overdue(&mut self) {
@@ -87,20 +170,12 @@ impl<K: Kernel, F> Reconciler<K, F> {
         CniError::new(ErrorCode::TryAgainLater, message)
     }
 
-    /// Makes the interface, or leaves nothing of it.
-    async fn add(&mut self, request: &AttachmentRequest) -> Result<AgentReply, CniError> {
-        let wanted = attachment(request);
-        let (key, port) = self
-            .seen
-            .port_for(&self.node, &wanted)
-            .map(|(key, port)| (key.clone(), port.clone()))
-            .ok_or_else(|| self.no_port(request))?;
-        self.store.insert(request).map_err(|error| failed("remember the attachment", &error))?;
-        self.forget_former_sandboxes(request)?;
-        self.pass().await;
-        let name = wanted.host_interface;
+    /// The interface as the runtime is told of it, or nothing of it.
+    async fn attached(&mut self, wanted: Wanted) -> Result<AgentReply, CniError> {
+        let Wanted { request, key, port } = wanted;
+        let name = attachment(&request).host_interface;
         if !self.is_up(&name) {
-            return Err(self.undo(request).await);
+            return Err(self.undo(&request).await);
         }
         let host_interface = name.to_string();
         let _reporter_may_have_ended =
@@ -111,6 +186,11 @@ impl<K: Kernel, F> Reconciler<K, F> {
             ips: port.ips,
             mtu: self.kernel.pod_mtu(),
         }))
+    }
+
+    fn remember(&mut self, request: &AttachmentRequest) -> Result<(), CniError> {
+        self.store.insert(request).map_err(|error| failed("remember the attachment", &error))?;
+        self.forget_former_sandboxes(request)
     }
 
     /// A pod has one sandbox at a time. When the runtime makes another, the one before is over,
@@ -135,18 +215,18 @@ impl<K: Kernel, F> Reconciler<K, F> {
             format!("cannot make interface {} of pod {}", request.id.interface, request.pod);
         let error = CniError::new(ErrorCode::AttachFailed, message)
             .because("the agent's log on this node has the failed step");
-        match self.del(&request.id).await {
-            Ok(_) => error,
+        let forgotten = self.forget(&request.id);
+        self.pass().await;
+        match forgotten {
+            Ok(()) => error,
             Err(also) => error.because(also),
         }
     }
 
-    /// Removes an attachment; gone already is gone, and one that waits is not made any more.
-    async fn del(&mut self, id: &AttachmentId) -> Result<AgentReply, CniError> {
+    /// Forgets an attachment; gone already is gone, and one that waits is not made any more.
+    fn forget(&mut self, id: &AttachmentId) -> Result<(), CniError> {
         self.refuse(|waiting| waiting.request.id == *id);
-        self.store.remove(id).map_err(|error| failed("forget the attachment", &error))?;
-        self.pass().await;
-        Ok(AgentReply::Done)
+        self.store.remove(id).map_err(|error| failed("forget the attachment", &error))
     }
 
     async fn collect_garbage(&mut self, valid: &[AttachmentId]) -> Result<AgentReply, CniError> {
@@ -205,6 +285,15 @@ impl<K: Kernel, F> Reconciler<K, F> {
             packets: count.packets,
             bytes: count.bytes,
         }
+    }
+}
+
+fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
+    match ask {
+        AgentRequest::Add(add) => add.id == *id,
+        AgentRequest::Del(asked) | AgentRequest::Check(asked) => asked == id,
+        AgentRequest::Gc(_) => true,
+        AgentRequest::Status | AgentRequest::Drops => false,
     }
 }
 

@@ -388,3 +388,44 @@ async fn a_sandbox_that_is_gone_is_forgotten_and_one_that_cannot_be_seen_is_not(
     }
     assert_eq!(agent.ask(AgentRequest::Check(id("db"))).await, AgentReply::Done);
 }
+
+#[tokio::test]
+async fn a_burst_of_requests_shares_one_pass_and_each_gets_its_own_answer() {
+    let agent = Agent::start();
+    let pods = ["a", "b", "c", "d"];
+    agent.see(&[1, 2, 3].map(|last| port(pods[last as usize - 1], last, "node1"))).await;
+    let mut answers = vec![];
+    for pod in pods {
+        answers.push(agent.ask_later(add(pod)).await);
+    }
+    let without_port = answers.pop().unwrap();
+    for answer in answers {
+        assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
+    }
+    assert_eq!(code(without_port.await.unwrap()), Some(ErrorCode::TryAgainLater));
+    let before = agent.kernel.0.lock().unwrap().steps;
+    let mut answers = vec![];
+    for pod in pods {
+        answers.push(agent.ask_later(AgentRequest::Del(id(pod))).await);
+    }
+    for answer in answers {
+        assert_eq!(answer.await.unwrap(), AgentReply::Done);
+    }
+    let three_endpoints_and_all_interfaces = 4;
+    let steps = agent.kernel.0.lock().unwrap().steps - before;
+    assert_eq!(steps, three_endpoints_and_all_interfaces);
+}
+
+#[tokio::test]
+async fn what_a_burst_asks_of_one_interface_is_done_in_order() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1"), port("db", 6, "node1")]).await;
+    assert!(matches!(agent.ask(add("db")).await, AgentReply::Attached(_)));
+    let add_first = agent.ask_later(add("web")).await;
+    let del = agent.ask_later(AgentRequest::Del(id("web"))).await;
+    let add_again = agent.ask_later(add("web")).await;
+    assert!(matches!(add_first.await.unwrap(), AgentReply::Attached(_)));
+    assert_eq!(del.await.unwrap(), AgentReply::Done);
+    assert!(matches!(add_again.await.unwrap(), AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 2);
+}

@@ -337,6 +337,29 @@ fn links_of_others_survive_removal() {
 }
 
 #[test]
+fn many_interfaces_go_together_and_leave_the_rest() {
+    let fabric = Fabric::of(1);
+    let node = &fabric.nodes[0];
+    let pod = |ip| fabric.pod(0, network(100), ip);
+    let [one, two, stays] = [pod("10.0.0.1"), pod("10.0.0.2"), pod("10.0.0.3")];
+    let stranger = "link add stranger group 1635020652 type veth peer name its-peer";
+    for other in ["", stranger] {
+        fabric.converge();
+        if !other.is_empty() {
+            node.namespace.ip(other);
+        }
+        let gone = [one.host_side.clone(), two.host_side.clone()];
+        let removal = Step::RemoveInterfaces(gone.clone().into());
+        node.run(move |state| state.apply(&removal).unwrap());
+        let left = node.namespace.ip("-br link");
+        assert!(gone.iter().all(|name| !left.contains(name.as_str())), "{left}");
+        assert!(left.contains(stays.host_side.as_str()), "{left}");
+        assert!(other.is_empty() || left.contains("stranger"), "{left}");
+        assert!(gone.iter().all(|name| !node.observe().interfaces.contains_key(name)));
+    }
+}
+
+#[test]
 fn opening_says_what_is_wrong_and_changes_nothing() {
     let fabric = Fabric::of(1);
     fabric.nodes[0].run(|state| {

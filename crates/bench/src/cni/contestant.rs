@@ -1,0 +1,160 @@
+//! The plugins that are compared, and how a container runtime calls each.
+
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use atoll_testkit::Namespace;
+use serde_json::json;
+
+use crate::node::{AgentNode, PlannedPod};
+
+/// Where Debian puts the plugins of containernetworking-plugins.
+const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
+
+/// What the plugin is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Add,
+    Del,
+}
+
+/// A pod's namespace, made beforehand.
+pub(super) struct Pod {
+    name: String,
+    namespace: Arc<Namespace>,
+}
+
+impl Pod {
+    pub(super) fn new(planned: &PlannedPod) -> Self {
+        Pod { name: planned.name.clone(), namespace: Arc::new(Namespace::new()) }
+    }
+}
+
+/// A plugin and where it runs.
+pub(super) struct Contestant<'a> {
+    pub(super) name: &'static str,
+    program: PathBuf,
+    configuration: String,
+    kube_namespace: &'static str,
+    pub(super) host: &'a Namespace,
+}
+
+/// All plugins. What the peers keep on disk is in `folder`.
+pub(super) fn all<'a>(
+    atoll: &Path,
+    node: &'a AgentNode,
+    host: &'a Namespace,
+    folder: &Path,
+) -> Result<Vec<Contestant<'a>>> {
+    let plugin = folder.join("atoll-cni");
+    let atoll = atoll.canonicalize().with_context(|| format!("cannot find {}", atoll.display()))?;
+    symlink(atoll, &plugin)?;
+    let peer = |name, kind: &str, number: u8| Contestant {
+        name,
+        program: Path::new(DEBIAN_PLUGINS).join(kind),
+        configuration: peer_configuration(kind, number, folder),
+        kube_namespace: node.kube_namespace(),
+        host,
+    };
+    let atoll_configuration = json!({"cniVersion": "1.0.0", "name": "atoll", "type": "atoll-cni", "agentSocket": node.socket()});
+    Ok(vec![
+        Contestant { program: "/bin/true".into(), ..peer("process start", "none", 0) },
+        peer("ptp + host-local", "ptp", 1),
+        peer("bridge + host-local", "bridge", 2),
+        Contestant {
+            name: "**Atoll**",
+            program: plugin,
+            configuration: atoll_configuration.to_string(),
+            kube_namespace: node.kube_namespace(),
+            host: &node.namespace,
+        },
+    ])
+}
+
+fn peer_configuration(kind: &str, number: u8, folder: &Path) -> String {
+    let configuration = json!({
+        "cniVersion": "1.0.0",
+        "name": format!("peer-{kind}"),
+        "type": kind,
+        "bridge": "cni0",
+        "isGateway": true,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": folder.join("host-local"),
+            "ranges": [[{"subnet": format!("10.{number}.0.0/16")}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    });
+    configuration.to_string()
+}
+
+impl Contestant<'_> {
+    /// One call, and how long it took.
+    pub(super) fn call(&self, verb: Verb, pod: &Pod) -> Result<Duration> {
+        let start = Instant::now();
+        let mut plugin = Command::new(&self.program)
+            .env_clear()
+            .envs(environment(verb, pod, self.kube_namespace))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        if let Some(mut input) = plugin.stdin.take() {
+            // A program that does not read its input has gone already.
+            let _ = input.write_all(self.configuration.as_bytes());
+        }
+        let output = plugin.wait_with_output()?;
+        let took = start.elapsed();
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{verb:?} of {} failed: {said}", self.name);
+        Ok(took)
+    }
+}
+
+fn environment(verb: Verb, pod: &Pod, kube_namespace: &str) -> Vec<(&'static str, String)> {
+    let command = match verb {
+        Verb::Add => "ADD",
+        Verb::Del => "DEL",
+    };
+    let name = &pod.name;
+    let arguments = format!(
+        "IgnoreUnknown=1;K8S_POD_NAMESPACE={kube_namespace};K8S_POD_NAME={name};K8S_POD_UID={name}"
+    );
+    vec![
+        ("CNI_COMMAND", command.to_owned()),
+        ("CNI_CONTAINERID", name.clone()),
+        ("CNI_NETNS", pod.namespace.path().display().to_string()),
+        ("CNI_IFNAME", "eth0".to_owned()),
+        ("CNI_PATH", DEBIAN_PLUGINS.to_owned()),
+        ("CNI_ARGS", arguments),
+        ("PATH", std::env::var("PATH").unwrap_or_default()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_named_to_the_plugin_as_a_runtime_does() {
+        let planned = PlannedPod { name: "web".into(), network: 1, ip: [10, 0, 0, 1].into() };
+        let environment = environment(Verb::Del, &Pod::new(&planned), "acme");
+        let value = |name| &environment.iter().find(|(key, _)| *key == name).unwrap().1;
+        assert_eq!(value("CNI_COMMAND"), "DEL");
+        assert!(value("CNI_ARGS").contains("K8S_POD_NAMESPACE=acme;K8S_POD_NAME=web"));
+        assert!(value("CNI_NETNS").starts_with("/proc/"));
+    }
+
+    #[test]
+    fn each_peer_has_a_range_of_its_own() {
+        let configuration = peer_configuration("ptp", 7, Path::new("/tmp"));
+        assert!(configuration.contains("10.7.0.0/16"));
+        assert!(configuration.contains("peer-ptp"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Packets: every kind of traffic over every path, in interleaved rounds.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use atoll_testkit::Namespace;
+
+use crate::document::{Judged, Section};
+use crate::paths::{self, ATOLL, Ends, Path, Place};
+use crate::pinned::{Ended, start_self};
+use crate::sample::Sample;
+use crate::table::Table;
+use crate::traffic::{Ask, Kind};
+
+/// What was measured on one path: for each kind, a value for each round.
+struct Measured {
+    name: &'static str,
+    place: Place,
+    rounds: Vec<Vec<f64>>,
+}
+
+const NOTES: &str = "\
+Both ends of a path run on one CPU, ahead of everything else, so that time is CPU time: what a \
+packet's way costs. Only *two CPUs* has an end on each of two. A value is the median of all \
+rounds; the number after it is the median of the ratios to the limit in the same round, and in \
+brackets between which ratios the middle half of the rounds lies. Costs: lower is better; rates: \
+higher is better.
+
+*Atoll*: anti-spoofing of MAC and address on every frame, two tenants with the very same \
+addresses on the same nodes, measured in turns while both are up. Policy, connection tracking and \
+services are not part of the product yet, so they are not in these numbers. *nft*: the rules of a \
+kube-proxy with 500 services, with connection tracking. Pods behind VXLAN have an MTU of 1450, \
+the others of 1500.";
+
+/// Measures all paths.
+pub(crate) fn measure(rounds: usize) -> Result<Section> {
+    let paths = paths::all()?;
+    let servers = start_servers(paths.iter().flat_map(|path| &path.ends))?;
+    let mut measured: Vec<_> = paths.iter().map(Measured::nothing).collect();
+    for round in 0..rounds {
+        eprint!("\rdatapath: round {} of {rounds}", round + 1);
+        for (path, measured) in paths.iter().zip(&mut measured) {
+            measured.add(path, round)?;
+        }
+    }
+    eprintln!();
+    drop(servers);
+    let (same, across): (Vec<_>, Vec<_>) =
+        measured.into_iter().partition(|path| path.place == Place::SameNode);
+    Ok(Section {
+        title: "Datapath",
+        notes: format!("{NOTES}\n\n{rounds} rounds."),
+        tables: [&same, &across].map(|paths| (paths[0].place.to_string(), table(paths))).into(),
+        judged: [same, across].iter().flat_map(|paths| judge(paths)).collect(),
+    })
+}
+
+/// Starts an answering process in every server's namespace.
+pub(crate) fn start_servers<'a>(ends: impl Iterator<Item = &'a Ends>) -> Result<Vec<Ended>> {
+    let mut seen: Vec<&Arc<Namespace>> = vec![];
+    for Ends { server, .. } in ends {
+        if !seen.iter().any(|known| Arc::ptr_eq(known, server)) {
+            seen.push(server);
+        }
+    }
+    seen.into_iter().map(|namespace| start_server(namespace)).collect()
+}
+
+fn start_server(namespace: &Namespace) -> Result<Ended> {
+    let mut server = Ended(start_self(namespace, &["answer".to_owned()])?);
+    let output = server.0.stdout.take().context("the server has no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line.trim() == "ready", "an answering process ended before it was ready");
+    Ok(server)
+}
+
+/// One round of one kind between two ends.
+pub(crate) fn round(ends: &Ends, kind: Kind) -> Result<f64> {
+    let asked = start_self(&ends.client, &Ask::arguments(kind, ends.target))?;
+    let output = asked.wait_with_output()?;
+    let answer = String::from_utf8(output.stdout)?;
+    let reached = format!("{kind:?} to {} was not answered; the reason is above", ends.target);
+    answer.trim().parse().context(reached)
+}
+
+impl Measured {
+    fn nothing(path: &Path) -> Self {
+        let rounds = vec![vec![]; Kind::ALL.len()];
+        Measured { name: path.name, place: path.place, rounds }
+    }
+
+    fn add(&mut self, path: &Path, round_number: usize) -> Result<()> {
+        let ends = &path.ends[round_number % path.ends.len()];
+        for (kind, values) in Kind::ALL.into_iter().zip(&mut self.rounds) {
+            let value = round(ends, kind);
+            values.push(value.with_context(|| format!("on the path {}", self.name))?);
+        }
+        Ok(())
+    }
+
+    fn ratios(&self, limit: &Measured) -> Vec<Sample> {
+        let pairs = self.rounds.iter().zip(&limit.rounds);
+        pairs.map(|(values, limits)| Sample::ratios(values, limits)).collect()
+    }
+}
+
+fn table(paths: &[Measured]) -> Table {
+    let mut table = Table::new(["path"].into_iter().chain(Kind::ALL.map(Kind::heading)));
+    for path in paths {
+        let ratios = path.ratios(&paths[0]);
+        let cells = path.rounds.iter().zip(&ratios).map(|(values, ratios)| cell(values, ratios));
+        table.row([path.name.to_owned()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// A value, its ratio and the ratio's spread.
+pub(crate) fn cell(values: &[f64], ratios: &Sample) -> String {
+    let value = Sample::new(values.iter().copied()).median();
+    let (low, high) = ratios.spread();
+    let digits = if value < 100.0 { 1 } else { 0 };
+    format!("{value:.digits$} · {:.2} ({low:.2}–{high:.2})", ratios.median())
+}
+
+fn judge(paths: &[Measured]) -> Vec<Judged> {
+    let ours = paths.iter().find(|path| path.name == ATOLL);
+    let ratios = ours.map(|ours| ours.ratios(&paths[0])).unwrap_or_default();
+    let judged = Kind::ALL.into_iter().zip(ratios).filter_map(|(kind, ratios)| {
+        let goal = kind.goal(paths[0].place)?;
+        let what = format!("{}, {}", paths[0].place, kind.heading());
+        Some(Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() })
+    });
+    judged.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_the_value_the_ratio_and_its_spread() {
+        let ratios = Sample::ratios(&[11.0, 12.0, 13.0], &[10.0, 10.0, 10.0]);
+        assert_eq!(cell(&[11.0, 12.0, 13.0], &ratios), "12.0 · 1.20 (1.10–1.30)");
+        assert_eq!(cell(&[1234.5], &Sample::new([0.5])), "1234 · 0.50 (0.50–0.50)");
+    }
+
+    #[test]
+    fn only_our_own_path_is_judged_and_by_the_goals_of_its_place() {
+        let path = |name, factor: f64| Measured {
+            name,
+            place: Place::SameNode,
+            rounds: Kind::ALL.map(|_| vec![factor; 3]).into(),
+        };
+        let judged = judge(&[path("limit", 1.0), path("bridge", 1.5), path(ATOLL, 1.05)]);
+        let verdicts: Vec<_> = judged.iter().map(|it| it.verdict.to_string()).collect();
+        assert_eq!(verdicts, ["met", "met", "met"]);
+        assert!(judge(&[path("limit", 1.0)]).is_empty());
+    }
+}

@@ -1,0 +1,120 @@
+//! What a run says: sections of tables, a verdict on the goals, and the page that keeps them.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::goal::{Goal, Verdict};
+use crate::machine::Machine;
+use crate::table::Table;
+
+/// One part of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    /// How it was measured and what is not in it.
+    pub(crate) notes: String,
+    pub(crate) tables: Vec<(String, Table)>,
+    pub(crate) judged: Vec<Judged>,
+}
+
+/// A goal, and what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judged {
+    pub(crate) what: String,
+    pub(crate) goal: Goal,
+    pub(crate) verdict: Verdict,
+    pub(crate) median: f64,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "## {}\n\n{}\n", self.title, self.notes)?;
+        for (title, table) in &self.tables {
+            writeln!(f, "### {title}\n\n{table}")?;
+        }
+        match self.judged.as_slice() {
+            [] => Ok(()),
+            judged => writeln!(f, "### Goals\n\n{}", goals(judged)),
+        }
+    }
+}
+
+fn goals(judged: &[Judged]) -> Table {
+    let mut table = Table::new(["what", "goal", "ratio", "verdict"]);
+    for Judged { what, goal, verdict, median } in judged {
+        table.row([what.clone(), goal.to_string(), format!("{median:.2}"), verdict.to_string()]);
+    }
+    table
+}
+
+/// The whole page.
+pub(crate) fn write(machine: &Machine, sections: &[Section], quick: bool) -> String {
+    let command = if quick { "make bench-quick" } else { "make bench" };
+    let sections: Vec<_> = sections.iter().map(ToString::to_string).collect();
+    format!(
+        "# Benchmarks\n\n\
+         Written by `{command}`; do not edit. Run it to get the numbers of your own machine.\n\n\
+         Measured on: {machine}.\n\n\
+         The times belong to this machine and this hour; the ratios are what travels. All \
+         contestants ran in the same run, in turns.\n\n\
+         {}",
+        sections.join("\n")
+    )
+}
+
+/// Failure when a goal was missed by more than the noise.
+pub(crate) fn verdict(sections: &[Section]) -> ExitCode {
+    let judged = sections.iter().flat_map(|section| &section.judged);
+    let missed: Vec<_> = judged.filter(|it| it.verdict == Verdict::Missed).collect();
+    for Judged { what, goal, median, .. } in &missed {
+        eprintln!("goal missed: {what}: {median:.2}, not {goal}");
+    }
+    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(verdict: Verdict) -> Section {
+        let mut table = Table::new(["path", "cost"]);
+        table.row(["a", "1"]);
+        let goal = Goal::AtMost(1.08);
+        let judged = Judged { what: "round trip".into(), goal, verdict, median: 1.2 };
+        let tables = vec![("Same node".into(), table)];
+        Section { title: "Datapath", notes: "In turns.".into(), tables, judged: vec![judged] }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            processor: "A Processor".into(),
+            cores: 2,
+            kernel: "6.18.0".into(),
+            date: "2026-11-15".into(),
+            commit: "c0ffee".into(),
+        }
+    }
+
+    #[test]
+    fn the_page_says_where_when_and_what_was_measured() {
+        let page = write(&machine(), &[section(Verdict::Met)], false);
+        for part in [
+            "`make bench`",
+            "A Processor, 2 cores, Linux 6.18.0, 2026-11-15, commit c0ffee",
+            "## Datapath",
+            "### Same node",
+            "| a    |",
+            "| round trip | ≤ 1.08 |  1.20 |     met |",
+        ] {
+            assert!(page.contains(part), "{part} is missing in {page}");
+        }
+    }
+
+    #[test]
+    fn a_missed_goal_fails_the_run_and_noise_does_not() {
+        let code = |verdict| format!("{:?}", super::verdict(&[section(verdict)]));
+        assert_eq!(code(Verdict::Met), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(code(Verdict::Unclear), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(code(Verdict::Missed), format!("{:?}", ExitCode::FAILURE));
+    }
+}

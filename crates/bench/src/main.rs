@@ -1,0 +1,117 @@
+//! `bench`: what Atoll costs beside its peers, measured in one run on one machine.
+//!
+//! The rule of this crate: nothing is claimed that was not measured beside its limit in the same
+//! run. Rounds of all contestants are interleaved, each round's ratio is taken to the limit of the
+//! same round, and the median is shown with its spread. This file wires, and nothing else.
+
+mod cni;
+mod curve;
+mod datapath;
+mod document;
+mod goal;
+mod machine;
+mod node;
+mod paths;
+mod pinned;
+mod sample;
+mod table;
+mod traffic;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::document::Section;
+use crate::traffic::Ask;
+
+/// What Atoll costs beside its peers, measured in one run on one machine.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Bench {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure, print the tables and write the document
+    Run(Run),
+    /// The answering end of a measured path; it ends with its standard input
+    #[command(hide = true)]
+    Answer,
+    /// The asking end of a measured path
+    #[command(hide = true)]
+    Ask(Ask),
+}
+
+#[derive(Args)]
+struct Run {
+    /// Fewer and shorter rounds: below five minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve"])]
+    only: Vec<Part>,
+    /// How many rounds, instead of the usual number
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// The atoll program that is measured
+    #[arg(long, default_value = "target/release/atoll")]
+    atoll: PathBuf,
+    /// Write the document here
+    #[arg(long)]
+    document: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Packets: Atoll beside a bare veth pair, bridges, routing and VXLAN
+    Datapath,
+    /// The CNI plugin beside Debian's
+    Cni,
+    /// The round trip, memory and the agent as networks grow
+    Curve,
+}
+
+fn main() -> Result<ExitCode> {
+    match Bench::parse().command {
+        Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
+        Command::Ask(ask) => {
+            println!("{}", ask.run()?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Run(run) => run.measure(),
+    }
+}
+
+impl Run {
+    fn measure(&self) -> Result<ExitCode> {
+        ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
+        let start = Instant::now();
+        let mut sections = vec![];
+        for part in &self.only {
+            let section = self.section(*part)?;
+            println!("{section}");
+            sections.push(section);
+        }
+        if let Some(path) = &self.document {
+            let text = document::write(&machine::Machine::look()?, &sections, self.quick);
+            std::fs::write(path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        println!("measured in {} s", start.elapsed().as_secs());
+        Ok(document::verdict(&sections))
+    }
+
+    fn section(&self, part: Part) -> Result<Section> {
+        let rounds = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
+        match part {
+            Part::Datapath => datapath::measure(rounds(31, 9)),
+            Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
+            Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A node with the real agent: the atoll program as a process, the embedded API in this one, and
+//! ports that were made beforehand, as the controller would have.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use atoll_api::{Port, PortSpec};
+use atoll_apiserver::{ApiConfig, ApiServer};
+use atoll_cni::wire::{AgentReply, AgentRequest, ask};
+use atoll_testkit::{BpfFileSystem, Namespace, Worker};
+use atoll_types::MacAddr;
+use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::pinned::Ended;
+
+const NAME: &str = "node1";
+const UNDERLAY: &str = "192.168.77.1";
+const KUBE_NAMESPACE: &str = "bench";
+/// Where the agent keeps its state on a node, too: in memory.
+const RUN: &str = "/run";
+/// How long the agent may take to see everything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A pod that the node will be asked to attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedPod {
+    pub(crate) name: String,
+    pub(crate) network: u32,
+    pub(crate) ip: std::net::Ipv4Addr,
+}
+
+/// The node. Everything of it ends with this value.
+pub(crate) struct AgentNode {
+    folder: TempDir,
+    agent: Ended,
+    _thread: Worker<BpfFileSystem>,
+    pub(crate) namespace: Namespace,
+    api: Option<Runtime>,
+}
+
+impl Drop for AgentNode {
+    fn drop(&mut self) {
+        if let Some(api) = self.api.take() {
+            api.shutdown_background();
+        }
+    }
+}
+
+impl AgentNode {
+    /// Starts API and agent, and waits until the agent has seen all pods' ports.
+    pub(crate) fn start(atoll: &Path, pods: &[PlannedPod]) -> Result<Self> {
+        let folder = tempfile::tempdir_in(RUN).context("cannot make a folder")?;
+        let namespace = Namespace::new();
+        namespace.ip("link add uplink type veth peer name nowhere");
+        namespace.ip(&format!("address add {UNDERLAY}/24 dev uplink"));
+        namespace.ip("link set uplink up");
+        let api = Runtime::new()?;
+        let kubeconfig = serve_api(&api, folder.path(), &namespace)?;
+        let client = api.block_on(client(&kubeconfig))?;
+        api.block_on(fill(&client, pods))?;
+        let thread = Worker::start(&namespace, BpfFileSystem::mount_for_this_thread);
+        let (program, place) = (atoll.to_owned(), folder.path().to_owned());
+        let agent = thread.run(move |bpf| start_agent(&program, &place, bpf.path()))?;
+        let agent = Ended(agent);
+        let mut node = AgentNode { folder, agent, _thread: thread, namespace, api: Some(api) };
+        node.wait_until_ready()?;
+        Ok(node)
+    }
+
+    /// Where the agent listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("agent.sock")
+    }
+
+    /// The namespace in which the pods of the API are.
+    pub(crate) fn kube_namespace(&self) -> &'static str {
+        KUBE_NAMESPACE
+    }
+
+    /// The agent's resident memory.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.agent.0.id());
+        let status = std::fs::read_to_string(path).context("cannot read the agent's memory")?;
+        resident_bytes(&status).context("the kernel does not tell the agent's memory")
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while !matches!(ask(&self.socket(), &AgentRequest::Status), Ok(AgentReply::Done)) {
+            let ended = self.agent.0.try_wait()?.is_some();
+            if ended || start.elapsed() > PATIENCE {
+                let log = std::fs::read_to_string(self.folder.path().join("agent.log"))?;
+                let last: Vec<_> = log.lines().rev().take(5).collect();
+                bail!("the agent did not get ready; its last lines, newest first: {last:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Serves the API on the node's loopback for the agent and on the machine's for us. Gives our
+/// kubeconfig; the agent's lies beside it.
+fn serve_api(runtime: &Runtime, folder: &Path, node: &Namespace) -> Result<String> {
+    let server = ApiServer::open(&ApiConfig {
+        store: folder.join("store.redb"),
+        tls_dir: folder.join("tls"),
+        names: vec!["127.0.0.1".to_owned()],
+    })?;
+    let inside = node.run(|| TcpListener::bind("127.0.0.1:0"))?;
+    let outside = TcpListener::bind("127.0.0.1:0")?;
+    let kubeconfig = |listener: &TcpListener| -> Result<String> {
+        Ok(server.kubeconfig(&format!("https://{}", listener.local_addr()?)))
+    };
+    std::fs::write(folder.join("kubeconfig"), kubeconfig(&inside)?)?;
+    let ours = kubeconfig(&outside)?;
+    runtime.spawn(server.serve(vec![inside, outside], std::future::pending()));
+    Ok(ours)
+}
+
+/// A client of the cluster that a kubeconfig names.
+async fn client(kubeconfig: &str) -> Result<Client> {
+    let parsed = Kubeconfig::from_yaml(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Makes the definitions, the node, and a port for every pod.
+async fn fill(client: &Client, pods: &[PlannedPod]) -> Result<()> {
+    let definitions = Api::all(client.clone());
+    for definition in atoll_api::crds() {
+        definitions.create(&PostParams::default(), &definition).await?;
+    }
+    let namespace = named(KUBE_NAMESPACE);
+    let namespace = KubeNamespace { metadata: namespace, ..KubeNamespace::default() };
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    let nodes = Api::<Node>::all(client.clone());
+    let node = Node { metadata: named(NAME), ..Node::default() };
+    nodes.create(&PostParams::default(), &node).await?;
+    let addresses: Value = json!([{"type": "InternalIP", "address": UNDERLAY}]);
+    let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
+    nodes.patch_status(NAME, &PatchParams::default(), &status).await?;
+    let ports = Api::<Port>::namespaced(client.clone(), KUBE_NAMESPACE);
+    for pod in pods {
+        ports.create(&PostParams::default(), &port(pod)).await?;
+    }
+    Ok(())
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}
+
+fn port(pod: &PlannedPod) -> Port {
+    let network = format!("tenant-{}.default", pod.network);
+    Port::new(
+        &pod.name,
+        PortSpec {
+            subnet: network.clone(),
+            network,
+            network_id: pod.network,
+            ips: vec![pod.ip.to_string()],
+            mac: MacAddr::for_ip(pod.ip.into()).to_string(),
+            pod: pod.name.clone(),
+            pod_uid: pod.name.clone(),
+            interface: "eth0".into(),
+            node: Some(NAME.to_owned()),
+        },
+    )
+}
+
+/// Runs on the node's thread, so that the agent is in its namespace, sees its BPF file system, and
+/// ends with it however this program ends.
+fn start_agent(atoll: &Path, folder: &Path, bpf: &Path) -> Result<Child> {
+    let log = File::create(folder.join("agent.log"))?;
+    let agent = Command::new("setpriv")
+        .args(["--pdeathsig", "TERM"])
+        .arg(atoll)
+        .args(["agent", "--node-name", NAME, "--underlay", UNDERLAY])
+        .arg("--kubeconfig")
+        .arg(folder.join("kubeconfig"))
+        .arg("--socket")
+        .arg(folder.join("agent.sock"))
+        .arg("--state-dir")
+        .arg(folder.join("state"))
+        .arg("--bpf-root")
+        .arg(bpf.join("node"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    agent.with_context(|| format!("cannot start {}; is it built?", atoll.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        assert_eq!(resident_bytes("VmSize:\t 9 kB\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
+        assert_eq!(resident_bytes("VmSize:\t 9 kB\n"), None);
+    }
+
+    #[test]
+    fn a_port_names_its_pod_and_the_node() {
+        let pod = PlannedPod { name: "web".into(), network: 7, ip: [10, 0, 0, 5].into() };
+        let spec = port(&pod).spec;
+        assert_eq!((spec.pod.as_str(), spec.network_id), ("web", 7));
+        assert_eq!(spec.node.as_deref(), Some(NAME));
+    }
+}

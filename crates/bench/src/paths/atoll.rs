@@ -1,0 +1,202 @@
+//! Atoll's own path: two nodes whose kernels are programmed by the same compiler, diff and
+//! datapath as in a cluster. Every tenant has pods with the very same addresses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use atoll_datapath::{Datapath, DatapathConfig};
+use atoll_model::compile::{Attachment, NodeView, PlacedPort, compile};
+use atoll_plan::{HostInterface, NodePlan, diff};
+use atoll_testkit::{BpfFileSystem, Namespace, Worker};
+use atoll_types::{MacAddr, NetworkId, PodRef};
+use tokio::runtime::Runtime;
+
+use super::peers::pair;
+use super::{Ends, Place};
+
+const NODES: [(&str, Ipv4Addr); 2] =
+    [("node1", Ipv4Addr::new(192, 168, 77, 1)), ("node2", Ipv4Addr::new(192, 168, 77, 2))];
+const UNDERLAY_MTU: u32 = 1500;
+const OVERLAY_PORT: u16 = 4789;
+
+/// The pods of every tenant: the last number of the address, and the node.
+const PODS: [(u8, usize); 3] = [(1, 0), (2, 0), (3, 1)];
+
+/// Two nodes with the pods of some tenants.
+pub(crate) struct Cluster {
+    nodes: Vec<Node>,
+    pods: Vec<Pod>,
+}
+
+struct Node {
+    _namespace: Namespace,
+    worker: Worker<Programmed>,
+}
+
+/// What lives on a node's own thread.
+struct Programmed {
+    runtime: Runtime,
+    bpf: BpfFileSystem,
+    datapath: Datapath,
+}
+
+struct Pod {
+    namespace: Arc<Namespace>,
+    port: PlacedPort,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cluster({} nodes, {} pods)", self.nodes.len(), self.pods.len())
+    }
+}
+
+impl Cluster {
+    /// A cluster with three pods of each of these tenants' networks, and besides them `more`
+    /// endpoints in the first network and `more` other networks with an endpoint each.
+    pub(crate) fn of_tenants(networks: &[u32], more: u32) -> Result<Self> {
+        let namespaces = NODES.map(|_| Namespace::new());
+        let [first, second] = &namespaces;
+        pair(first, "uplink", second, "uplink", UNDERLAY_MTU);
+        let nodes = NODES.iter().zip(namespaces).map(|((_, ip), namespace)| start(*ip, namespace));
+        let pods = networks
+            .iter()
+            .flat_map(|network| PODS.map(|pod| (network, pod)))
+            .map(|(network, (last, node))| {
+                let port = port(*network, [10, 0, 0, last].into(), NODES[node].0)?;
+                Ok(Pod { namespace: Arc::new(Namespace::new()), port })
+            })
+            .collect::<Result<_>>()?;
+        let cluster = Cluster { nodes: nodes.collect::<Result<_>>()?, pods };
+        cluster.program(&elsewhere(networks[0], more)?)?;
+        Ok(cluster)
+    }
+
+    /// A client and a server of every tenant.
+    pub(crate) fn ends(&self, place: Place) -> Vec<Ends> {
+        let server = match place {
+            Place::SameNode => 1,
+            Place::AcrossNodes => 2,
+        };
+        let of_tenant = |pods: &[Pod]| Ends {
+            client: pods[0].namespace.clone(),
+            server: pods[server].namespace.clone(),
+            target: pods[server].port.ips[0],
+        };
+        self.pods.chunks(PODS.len()).map(of_tenant).collect()
+    }
+
+    fn program(&self, others: &[PlacedPort]) -> Result<()> {
+        for (node, (name, _)) in self.nodes.iter().zip(NODES) {
+            let plan = self.plan(name, others);
+            node.worker.run(move |programmed| programmed.converge(&plan))?;
+        }
+        Ok(())
+    }
+
+    fn plan(&self, node: &str, others: &[PlacedPort]) -> NodePlan {
+        let attachments: Vec<Attachment> = self.pods.iter().map(attachment).collect();
+        let pods = self.pods.iter().map(|pod| &pod.port);
+        let view = NodeView {
+            node,
+            pod_mtu: UNDERLAY_MTU - 50,
+            nodes: NODES.map(|(name, ip)| (name, IpAddr::V4(ip))).into(),
+            ports: pods.chain(others).collect(),
+            attachments: attachments.iter().collect(),
+        };
+        compile(&view).plan
+    }
+
+    /// The pins of the first node's maps, by name, with the kernel memory behind each.
+    pub(crate) fn map_memory(&self) -> Result<BTreeMap<String, u64>> {
+        self.nodes[0].worker.run(|programmed| {
+            let pins = programmed.bpf.files();
+            let maps =
+                pins.iter().filter(|pin| pin.parent().is_some_and(|it| it.ends_with("maps")));
+            maps.map(|pin| Ok((file_name(pin), memory_of_map(pin)?))).collect()
+        })
+    }
+}
+
+fn file_name(path: &std::path::Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The kernel says in a descriptor's facts how much memory is behind it.
+fn memory_of_map(pin: &PathBuf) -> Result<u64> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let info = aya::maps::MapInfo::from_pin(pin)?;
+    let descriptor = info.fd()?;
+    let number = descriptor.as_fd().as_raw_fd();
+    let facts = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{number}"))?;
+    let memory = facts.lines().find_map(|line| line.strip_prefix("memlock:"));
+    let memory = memory.with_context(|| format!("the kernel tells no memory of {pin:?}"))?;
+    Ok(memory.trim().parse()?)
+}
+
+fn start(underlay: Ipv4Addr, namespace: Namespace) -> Result<Node> {
+    namespace.ip(&format!("address add {underlay}/24 dev uplink"));
+    let worker = Worker::start(&namespace, move || Programmed::open(underlay));
+    Ok(Node { _namespace: namespace, worker })
+}
+
+impl Programmed {
+    /// # Panics
+    /// When the datapath cannot be opened: nothing can be measured.
+    fn open(underlay: Ipv4Addr) -> Self {
+        let bpf = BpfFileSystem::mount_for_this_thread();
+        let config = DatapathConfig {
+            bpf_root: bpf.path().join("node"),
+            underlay,
+            overlay_port: OVERLAY_PORT,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("start a runtime");
+        let datapath = runtime.block_on(Datapath::open(&config)).expect("open the datapath");
+        Programmed { runtime, bpf, datapath }
+    }
+
+    fn converge(&mut self, plan: &NodePlan) -> Result<()> {
+        self.runtime.block_on(async {
+            for step in diff(plan, &self.datapath.observe().await?) {
+                self.datapath.apply(&step).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn attachment(pod: &Pod) -> Attachment {
+    Attachment {
+        host_interface: HostInterface::for_attachment(&pod.port.pod_uid, "eth0"),
+        sandbox: pod.namespace.path(),
+        interface: "eth0".into(),
+        pod: pod.port.pod.clone(),
+        pod_uid: Some(pod.port.pod_uid.clone()),
+    }
+}
+
+fn port(network: u32, ip: IpAddr, node: &str) -> Result<PlacedPort> {
+    Ok(PlacedPort {
+        network: NetworkId::try_from(network)?,
+        network_name: format!("tenant-{network}.default"),
+        ips: vec![ip],
+        mac: MacAddr::for_ip(ip),
+        pod: PodRef::new(format!("tenant-{network}"), format!("pod-{ip}")),
+        pod_uid: format!("{network}-{ip}"),
+        interface: "eth0".into(),
+        node: Some(node.to_owned()),
+    })
+}
+
+/// Endpoints on the second node: as many in `network` as in other networks, one in each of those.
+fn elsewhere(network: u32, count: u32) -> Result<Vec<PlacedPort>> {
+    let address = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a01_0000 + number));
+    let inside = (0..count).map(|number| port(network, address(number), NODES[1].0));
+    let others = (0..count).map(|number| port(10_000 + number, address(0), NODES[1].0));
+    inside.chain(others).collect()
+}

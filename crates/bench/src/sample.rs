@@ -1,0 +1,67 @@
+//! Measured values and what may be said of them.
+
+/// Values of one measurement, in order of size. Never empty.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    sorted: Vec<f64>,
+}
+
+impl Sample {
+    /// A sample of these values.
+    ///
+    /// # Panics
+    /// Without a value: nothing was measured.
+    pub(crate) fn new(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        assert!(!sorted.is_empty(), "a sample needs a value");
+        sorted.sort_unstable_by(f64::total_cmp);
+        Sample { sorted }
+    }
+
+    /// How each value compares with the one measured in the same round.
+    pub(crate) fn ratios(values: &[f64], limits: &[f64]) -> Self {
+        Self::new(values.iter().zip(limits).map(|(value, limit)| value / limit))
+    }
+
+    /// The value that this share of all values does not exceed.
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
+        let rank = (self.sorted.len() as f64 * share).ceil() as usize;
+        self.sorted[rank.clamp(1, self.sorted.len()) - 1]
+    }
+
+    /// The middle value.
+    pub(crate) fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// Between these lies the middle half of the values.
+    pub(crate) fn spread(&self) -> (f64, f64) {
+        (self.quantile(0.25), self.quantile(0.75))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_values_does_not_matter_and_outliers_do_not_move_the_median() {
+        let sample = Sample::new([9.0, 1.0, 2.0, 3.0, 1000.0]);
+        assert_eq!(sample.median(), 3.0);
+        assert_eq!(sample.spread(), (2.0, 9.0));
+        assert_eq!(sample.quantile(0.99), 1000.0);
+        assert_eq!(sample.quantile(0.0), 1.0);
+    }
+
+    #[test]
+    fn one_value_is_its_own_median_and_spread() {
+        let sample = Sample::new([4.0]);
+        assert_eq!((sample.median(), sample.spread()), (4.0, (4.0, 4.0)));
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round_so_that_a_slow_moment_of_both_is_none_of_either() {
+        let ratios = Sample::ratios(&[10.0, 100.0, 11.0], &[10.0, 100.0, 10.0]);
+        assert_eq!(ratios.median(), 1.0);
+    }
+}

@@ -1,0 +1,110 @@
+//! The asking ends. Each gives one number: microseconds, Gbit/s, or thousands of packets a second.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use socket2::SockRef;
+
+use super::{BLOCK, BLOCK_PORT, COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
+use crate::sample::Sample;
+
+/// Nothing on these paths takes as long.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a lost packet may hold up a window.
+const WINDOW_PATIENCE: Duration = Duration::from_millis(50);
+
+fn open(target: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&target, PATIENCE)
+        .with_context(|| format!("cannot connect to {target}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn there_and_back(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut byte = [7];
+    stream.write_all(&byte)?;
+    stream.read_exact(&mut byte)
+}
+
+/// The middle time of `once`, repeated for `duration`, in microseconds.
+fn middle_time(duration: Duration, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
+    let (start, mut times) = (Instant::now(), vec![]);
+    while start.elapsed() < duration {
+        let before = Instant::now();
+        once()?;
+        times.push(before.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(Sample::new(times).median())
+}
+
+/// One byte there and back over an open connection.
+pub(super) fn round_trip(target: IpAddr, duration: Duration) -> Result<f64> {
+    let mut stream = open((target, ECHO_PORT).into())?;
+    middle_time(duration, || Ok(there_and_back(&mut stream)?))
+}
+
+/// A connection for each byte, closed by a reset so that none of them waits afterwards.
+pub(super) fn connect(target: IpAddr, duration: Duration) -> Result<f64> {
+    middle_time(duration, || {
+        let mut stream = open((target, ECHO_PORT).into())?;
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+        Ok(there_and_back(&mut stream)?)
+    })
+}
+
+/// Blocks, each confirmed by a byte.
+pub(super) fn blocks(target: IpAddr, duration: Duration) -> Result<f64> {
+    let mut stream = open((target, BLOCK_PORT).into())?;
+    let (start, block, mut sent) = (Instant::now(), vec![0; BLOCK], 0.0);
+    while start.elapsed() < duration {
+        stream.write_all(&block)?;
+        stream.read_exact(&mut [0])?;
+        sent += BLOCK as f64;
+    }
+    Ok(gigabits(sent, start.elapsed()))
+}
+
+fn gigabits(bytes: f64, time: Duration) -> f64 {
+    bytes * 8.0 / time.as_secs_f64() / 1e9
+}
+
+/// One stream; the time ends when the other end says how much it has.
+pub(super) fn stream(target: IpAddr, duration: Duration) -> Result<f64> {
+    let mut stream = open((target, SINK_PORT).into())?;
+    let (start, block) = (Instant::now(), vec![0; 128 << 10]);
+    while start.elapsed() < duration {
+        stream.write_all(&block)?;
+    }
+    stream.shutdown(Shutdown::Write)?;
+    let mut received = [0; 8];
+    stream.read_exact(&mut received)?;
+    Ok(gigabits(u64::from_be_bytes(received) as f64, start.elapsed()))
+}
+
+/// Windows of small packets, each answered by one packet once the other end has it whole.
+pub(super) fn packets(target: IpAddr, duration: Duration) -> Result<f64> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.connect((target, COUNT_PORT))?;
+    socket.set_read_timeout(Some(WINDOW_PATIENCE))?;
+    let (start, mut windows) = (Instant::now(), 0);
+    while start.elapsed() < duration {
+        windows += window(&socket)?;
+    }
+    ensure!(windows > 0, "no packet reached {target}");
+    Ok(f64::from(windows * WINDOW) / start.elapsed().as_secs_f64() / 1e3)
+}
+
+/// How many windows were answered: one, or none when packets were lost.
+fn window(socket: &UdpSocket) -> Result<u32> {
+    for _ in 0..WINDOW {
+        socket.send(&[0; SMALLEST_PAYLOAD])?;
+    }
+    match socket.recv(&mut [0; SMALLEST_PAYLOAD]) {
+        Ok(_) => Ok(1),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}

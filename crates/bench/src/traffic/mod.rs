@@ -1,0 +1,119 @@
+//! The kinds of traffic that are measured, and the two ends of each.
+//!
+//! The rule: the ends do as little as they can, so that what differs between two paths is the path.
+
+mod answer;
+mod ask;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::goal::Goal;
+use crate::paths::Place;
+use crate::pinned;
+
+pub(crate) use answer::answer;
+
+const ECHO_PORT: u16 = 7001;
+const SINK_PORT: u16 = 7002;
+const COUNT_PORT: u16 = 7003;
+const BLOCK_PORT: u16 = 7004;
+
+/// So many bytes are sent before the other end says that it has them: as much is under way on one
+/// path as on another, and it stays in the processor's cache.
+const BLOCK: usize = 256 << 10;
+
+/// So many packets are sent before the other end says that it has them.
+const WINDOW: u32 = 32;
+/// With its headers, a payload of this size makes an Ethernet frame of 64 bytes, the smallest.
+const SMALLEST_PAYLOAD: usize = 18;
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// One byte there and back over an open connection.
+    RoundTrip,
+    /// Connect, one byte there and back, close.
+    Connect,
+    /// Large blocks, each confirmed, both ends on one CPU.
+    Bulk,
+    /// One stream, as fast as it goes, with the ends on two CPUs.
+    BulkTwoCpus,
+    /// The smallest UDP packets.
+    Packets,
+}
+
+impl Kind {
+    /// All kinds, in the order of the tables.
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::RoundTrip, Kind::Connect, Kind::Bulk, Kind::BulkTwoCpus, Kind::Packets];
+
+    /// The heading of a column.
+    pub(crate) fn heading(self) -> &'static str {
+        match self {
+            Kind::RoundTrip => "round trip µs",
+            Kind::Connect => "connect-request-close µs",
+            Kind::Bulk => "bulk Gbit/s",
+            Kind::BulkTwoCpus => "bulk, two CPUs, Gbit/s",
+            Kind::Packets => "64-byte UDP, 1000 packets/s",
+        }
+    }
+
+    /// How long one round of it takes.
+    fn duration(self) -> Duration {
+        Duration::from_millis(match self {
+            Kind::RoundTrip | Kind::Connect | Kind::Packets => 150,
+            Kind::Bulk | Kind::BulkTwoCpus => 200,
+        })
+    }
+
+    /// What Atoll promises of it, against the limit of its place.
+    pub(crate) fn goal(self, place: Place) -> Option<Goal> {
+        match (self, place) {
+            (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.08)),
+            (Kind::RoundTrip, Place::AcrossNodes) => Some(Goal::AtMost(1.03)),
+            (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.10)),
+            (Kind::Bulk, Place::SameNode) => Some(Goal::AtLeast(0.97)),
+            (Kind::Bulk, Place::AcrossNodes) => Some(Goal::AtLeast(0.92)),
+            (Kind::Connect, Place::AcrossNodes) | (Kind::BulkTwoCpus | Kind::Packets, _) => None,
+        }
+    }
+
+    fn cpu_of_asker(self) -> usize {
+        match self {
+            Kind::BulkTwoCpus => pinned::other_cpu(),
+            Kind::RoundTrip | Kind::Connect | Kind::Bulk | Kind::Packets => pinned::shared_cpu(),
+        }
+    }
+}
+
+/// One question: this kind of traffic to that target.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Ask {
+    kind: Kind,
+    target: IpAddr,
+}
+
+impl Ask {
+    /// The arguments that make this program ask it.
+    pub(crate) fn arguments(kind: Kind, target: IpAddr) -> Vec<String> {
+        let kind = kind.to_possible_value().map(|value| value.get_name().to_owned());
+        vec!["ask".to_owned(), kind.unwrap_or_default(), target.to_string()]
+    }
+
+    /// Asks for as long as a round takes, and gives what was measured.
+    pub(crate) fn run(&self) -> Result<f64> {
+        pinned::stay_on(self.kind.cpu_of_asker())?;
+        let (target, duration) = (self.target, self.kind.duration());
+        match self.kind {
+            Kind::RoundTrip => ask::round_trip(target, duration),
+            Kind::Connect => ask::connect(target, duration),
+            Kind::Bulk => ask::blocks(target, duration),
+            Kind::BulkTwoCpus => ask::stream(target, duration),
+            Kind::Packets => ask::packets(target, duration),
+        }
+    }
+}
