@@ -6,12 +6,15 @@
 use std::fmt;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::tc::{
     self, NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttachOptions,
 };
-use aya::programs::{LinkOrder, ProgramInfo, SchedClassifier, TcAttachType, TcError, TcHandle};
+use aya::programs::{
+    LinkOrder, ProgramError, ProgramInfo, SchedClassifier, TcAttachType, TcError, TcHandle,
+};
 use aya::{Ebpf, EbpfLoader};
 use nix::errno::Errno;
 
@@ -115,7 +118,7 @@ impl Program {
         link: &Link,
     ) -> Result<(), DatapathError> {
         match self.attachment {
-            Attachment::Tcx => self.put_tcx(link),
+            Attachment::Tcx => self.put_tcx(link).await,
             Attachment::Clsact => {
                 let occupied = filter_on(netlink, link).await?.is_some();
                 self.put_filter(link, occupied)
@@ -123,18 +126,16 @@ impl Program {
         }
     }
 
-    fn put_tcx(&mut self, link: &Link) -> Result<(), DatapathError> {
+    async fn put_tcx(&mut self, link: &Link) -> Result<(), DatapathError> {
         let pin = self.pin(link);
         if let Some(older) = pinned_on(&pin, link)? {
             return self.replace(older, link);
         }
         unpin(&pin)?;
         let attempt = || format!("attach program {} to link {}", self.name, link.name);
-        // First, so that no other program lets pass what ours would drop.
-        let options = TcAttachOptions::TcxOrder(LinkOrder::first());
         let program = classifier(&mut self.object, self.name)?;
-        let attached = program.attach_with_options(&link.name, TcAttachType::Ingress, options);
-        let fd = take_fd(program, attached.attempt(attempt)?)?;
+        let attached = attach_first(program, link).await.attempt(attempt)?;
+        let fd = take_fd(program, attached)?;
         fd.pin(&pin).attempt(|| format!("pin the program link {}", pin.display()))?;
         Ok(())
     }
@@ -177,6 +178,33 @@ impl Program {
     fn pin(&self, link: &Link) -> PathBuf {
         self.links.join(&link.name)
     }
+}
+
+/// How long a program whose pin was removed may take to leave its link. The kernel lets it go when
+/// all its CPUs have looked up, and until then says that it is there already.
+const LEAVE_TAKING: Duration = Duration::from_secs(2);
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// Attaches in the first place, so that no other program lets pass what ours would drop.
+async fn attach_first(
+    program: &mut SchedClassifier,
+    link: &Link,
+) -> Result<SchedClassifierLinkId, ProgramError> {
+    let deadline = Instant::now() + LEAVE_TAKING;
+    loop {
+        let options = TcAttachOptions::TcxOrder(LinkOrder::first());
+        match program.attach_with_options(&link.name, TcAttachType::Ingress, options) {
+            Err(error) if is_there_already(&error) && Instant::now() < deadline => {
+                tokio::time::sleep(MOMENT).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_there_already(error: &ProgramError) -> bool {
+    let ProgramError::SyscallError(error) = error else { return false };
+    error.io_error.kind() == std::io::ErrorKind::AlreadyExists
 }
 
 fn classifier<'a>(
