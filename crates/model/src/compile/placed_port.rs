@@ -52,8 +52,10 @@ impl TryFrom<&Port> for PlacedPort {
 
     fn try_from(port: &Port) -> Result<Self, Self::Error> {
         let spec = &port.spec;
-        let parse_ip =
-            |text: &String| text.parse().map_err(|error| PortError::Ip(text.clone(), error));
+        let parse_ip = |text: &String| {
+            let parsed = text.parse().map_err(|error| PortError::Ip(text.clone(), error));
+            parsed.map(|ip: IpAddr| ip.to_canonical())
+        };
         Ok(PlacedPort {
             network: spec.network_id.try_into()?,
             network_name: spec.network.clone(),
@@ -93,6 +95,13 @@ mod tests {
         let addresses: Vec<String> = placed.addresses().map(|addr| addr.to_string()).collect();
         assert_eq!(addresses, ["7/10.0.0.5"]);
         assert_eq!(placed.pod.to_string(), "acme/web");
+    }
+
+    #[test]
+    fn an_ipv4_address_in_ipv6_clothes_is_the_ipv4_address() {
+        let mut disguised = port();
+        disguised.spec.ips = vec!["::ffff:10.0.0.5".into()];
+        assert_eq!(PlacedPort::try_from(&disguised), PlacedPort::try_from(&port()));
     }
 
     #[test]
