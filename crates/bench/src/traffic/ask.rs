@@ -14,6 +14,8 @@ use crate::sample::Sample;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a lost packet may hold up a window.
 const WINDOW_PATIENCE: Duration = Duration::from_millis(50);
+/// With more windows lost than this, the path is broken.
+const MOST_LOST: u32 = 3;
 
 fn open(target: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&target, PATIENCE)
@@ -55,16 +57,15 @@ pub(super) fn connect(target: IpAddr, duration: Duration) -> Result<f64> {
     })
 }
 
-/// Blocks, each confirmed by a byte.
+/// Blocks, each confirmed by a byte; the rate is that of the middle block.
 pub(super) fn blocks(target: IpAddr, duration: Duration) -> Result<f64> {
     let mut stream = open((target, BLOCK_PORT).into())?;
-    let (start, block, mut sent) = (Instant::now(), vec![0; BLOCK], 0.0);
-    while start.elapsed() < duration {
+    let block = vec![0; BLOCK];
+    let microseconds = middle_time(duration, || {
         stream.write_all(&block)?;
-        stream.read_exact(&mut [0])?;
-        sent += BLOCK as f64;
-    }
-    Ok(gigabits(sent, start.elapsed()))
+        Ok(stream.read_exact(&mut [0])?)
+    })?;
+    Ok(gigabits(BLOCK as f64, Duration::from_secs_f64(microseconds / 1e6)))
 }
 
 fn gigabits(bytes: f64, time: Duration) -> f64 {
@@ -84,27 +85,29 @@ pub(super) fn stream(target: IpAddr, duration: Duration) -> Result<f64> {
     Ok(gigabits(u64::from_be_bytes(received) as f64, start.elapsed()))
 }
 
-/// Windows of small packets, each answered by one packet once the other end has it whole.
+/// Windows of small packets, each answered by one packet once the other end has it whole; the rate
+/// is that of the middle window.
 pub(super) fn packets(target: IpAddr, duration: Duration) -> Result<f64> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.connect((target, COUNT_PORT))?;
     socket.set_read_timeout(Some(WINDOW_PATIENCE))?;
-    let (start, mut windows) = (Instant::now(), 0);
-    while start.elapsed() < duration {
-        windows += window(&socket)?;
-    }
-    ensure!(windows > 0, "no packet reached {target}");
-    Ok(f64::from(windows * WINDOW) / start.elapsed().as_secs_f64() / 1e3)
+    let mut lost = 0;
+    let microseconds = middle_time(duration, || {
+        lost += u32::from(!window(&socket)?);
+        Ok(())
+    })?;
+    ensure!(lost < MOST_LOST, "{lost} windows of packets to {target} were not answered");
+    Ok(f64::from(WINDOW) / microseconds * 1e3)
 }
 
-/// How many windows were answered: one, or none when packets were lost.
-fn window(socket: &UdpSocket) -> Result<u32> {
+/// Whether the window was answered; it is not when packets were lost.
+fn window(socket: &UdpSocket) -> Result<bool> {
     for _ in 0..WINDOW {
         socket.send(&[0; SMALLEST_PAYLOAD])?;
     }
     match socket.recv(&mut [0; SMALLEST_PAYLOAD]) {
-        Ok(_) => Ok(1),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
