@@ -27,6 +27,11 @@ rounds; the number after it is the median of the ratios to the limit in the same
 brackets between which ratios the middle half of the rounds lies. Costs: lower is better; rates: \
 higher is better.
 
+*Blocks*: 256 KiB are sent and confirmed before the next, so that every path has as much under \
+way; the rate of the middle block, which stalls of single blocks do not move. *Stream*: one TCP \
+connection as fast as it goes, everything counted; how much is under way then differs between \
+paths. Both are judged.
+
 *Atoll*: anti-spoofing of MAC and address on every frame, two tenants with the very same \
 addresses on the same nodes, measured in turns while both are up. Policy, connection tracking and \
 services are not part of the product yet, so they are not in these numbers. *nft*: the rules of a \
@@ -155,7 +160,7 @@ mod tests {
         };
         let judged = judge(&[path("limit", 1.0), path("bridge", 1.5), path(ATOLL, 1.05)]);
         let verdicts: Vec<_> = judged.iter().map(|it| it.verdict.to_string()).collect();
-        assert_eq!(verdicts, ["met", "met", "met"]);
+        assert_eq!(verdicts, ["met", "met", "met", "met"]);
         assert!(judge(&[path("limit", 1.0)]).is_empty());
     }
 }
