@@ -56,6 +56,7 @@ fn groups(folder: &Path, name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -69,9 +70,11 @@ mod tests {
     #[test]
     fn a_process_that_was_told_the_clusters_folder_is_found() {
         let home = Home::of(&"found-by-its-words".parse().unwrap());
-        let script = format!("cat; : {}/", home.folder().display());
-        let mut child =
-            Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+        let script = format!("echo here; cat; : {}/", home.folder().display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
         let found = of(&home);
         drop(child.stdin.take());
         child.wait().unwrap();
