@@ -127,7 +127,7 @@ impl World {
             networks: i32::try_from(networks).unwrap_or(i32::MAX),
             isolation: Some(TenantIsolation {
                 grade: IsolationGrade::Soft,
-                reason: "names are answered by the nodes' shared DNS".into(),
+                reason: "the tenant has no DNS of its own".into(),
             }),
             conditions: conditions(verdict, &tenant.meta, &standing.conditions, &now.time),
         };
