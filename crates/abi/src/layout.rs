@@ -90,6 +90,25 @@ pub struct Peer {
     pub reserved: u32,
 }
 
+/// Key of the map `doors`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct DoorKey {
+    /// The network.
+    pub network: u32,
+}
+
+/// Value of the map `doors`: where the pods of a network find the agent of their node, by
+/// [`Door`](crate::Door). An unused one is [`Address::NONE`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Doors {
+    /// The doors for IPv4.
+    pub ipv4: [Address; 2],
+    /// The doors for IPv6.
+    pub ipv6: [Address; 2],
+}
+
 /// Key of the per-CPU map `drops`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]

@@ -6,12 +6,17 @@
 //! that belongs to a network is the network, and addresses are always sixteen bytes.
 
 mod address;
+mod alias;
 mod drop_reason;
 mod layout;
 
 pub use address::Address;
+pub use alias::{
+    ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
+    aliased_interface, aliases_of,
+};
 pub use drop_reason::DropReason;
 pub use layout::{
-    DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+    DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
+    InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
 };

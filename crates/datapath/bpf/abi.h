@@ -47,6 +47,17 @@ struct peer {
 	__u32 reserved;
 };
 
+#define DOORS 2
+
+struct door_key {
+	__u32 network;
+};
+
+struct doors {
+	struct address ipv4[DOORS];
+	struct address ipv6[DOORS];
+};
+
 struct drop_key {
 	__u32 network;
 	__u32 reason;
@@ -83,3 +94,14 @@ enum drop_reason {
 #define GATEWAY_MAC { 0x02, 0xa7, 0x00, 0x00, 0x00, 0x01 }
 #define GATEWAY_IPV4 { 169, 254, 1, 1 }
 #define GATEWAY_IPV6 { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }
+
+/* The node's link: its Ethernet address, the first of its two addresses of each family, the port
+ * behind the doors, and the two ranges in which every interface has an alias. */
+#define NODE_MAC { 0x02, 0xa7, 0x00, 0x00, 0x00, 0x02 }
+#define DOOR_IPV4 0xa9fe0102
+#define DOOR_IPV6 { 0xfd61746f, 0x6c6c0000, 0, 2 }
+#define DOOR_PORT 61053
+#define DNS_PORT 53
+#define ALIAS_IPV4 0xf0000000
+#define ALIAS_IPV4_MASK 0x0fffffff
+#define ALIAS_IPV6 { 0xfd61746f, 0x6c6c0001, 0, 0 }

@@ -25,6 +25,12 @@ static __always_inline bool same_address(const struct address *a, const struct a
 	       a->words[1] == b->words[1] && a->words[0] == b->words[0];
 }
 
+/* An unused field. */
+static __always_inline bool is_none(const struct address *a)
+{
+	return !(a->words[0] | a->words[1] | a->words[2] | a->words[3]);
+}
+
 /* MACs lie at even offsets everywhere here, so that they are read and written in three steps. */
 static __always_inline bool same_mac(const void *a, const void *b)
 {

@@ -7,3 +7,4 @@
 volatile const __u32 OVERLAY_IFINDEX = 0;
 volatile const __u32 UNDERLAY_IPV4 = 0; /* host byte order */
 volatile const __u32 POD_MTU = 0;
+volatile const __u32 NODE_IFINDEX = 0;

@@ -7,6 +7,7 @@
 #include "deliver.h"
 #include "drops.h"
 #include "echo.h"
+#include "enter_door.h"
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
@@ -54,7 +55,7 @@ static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface
 	if (!to && is_for_gateway_ipv4(ip))
 		return answer_echo_ipv4(skb, own);
 	if (!to)
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+		return enter_door_ipv4(skb, own);
 	if (!fits_tunnel(skb))
 		return refuse_too_big_ipv4(skb, own);
 	return deliver_there(skb, eth, own->network, to);
@@ -90,7 +91,7 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 	if (!to && is_for_gateway_ipv6(ip, &destination))
 		return answer_echo_ipv6(skb, own);
 	if (!to)
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+		return enter_door_ipv6(skb, own);
 	if (!fits_tunnel(skb))
 		return refuse_too_big_ipv6(skb, own);
 	return deliver_there(skb, eth, own->network, to);

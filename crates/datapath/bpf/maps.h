@@ -38,6 +38,16 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
+/* Where the pods of a network find the agent of this node. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct door_key);
+	__type(value, struct doors);
+} doors SEC(".maps");
+
 /* What was dropped, by network and reason. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_abi::{InterfaceKey, Peer, PeerKey};
+use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, Step};
 use atoll_types::NetAddr;
 
@@ -24,6 +24,13 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
         Step::PutEndpoint(addr, endpoint) => put_endpoint(datapath, *addr, endpoint).await,
         Step::RaiseInterface(name) => raise_interface(datapath, name).await,
+        Step::PutDoors(network, doors) => {
+            let key = DoorKey { network: network.get() };
+            datapath.maps.doors.put(key, encode::doors(doors))
+        }
+        Step::RemoveDoors(network) => {
+            datapath.maps.doors.remove(DoorKey { network: network.get() })
+        }
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_abi::{self as abi, Address, INTERFACE_NAME_BYTES, MAX_SOURCES};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place};
+use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Place, Resolver};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -69,6 +69,24 @@ pub(crate) fn ipv4_node(node: IpAddr) -> Result<Address, DatapathError> {
     if node.is_ipv4() { Ok(node.into()) } else { Err(DatapathError::NotAnIpv4Node(node)) }
 }
 
+/// The map entry for a network's doors.
+pub(crate) fn doors(doors: &Doors) -> abi::Doors {
+    let resolvers = [doors.cluster, doors.own];
+    abi::Doors {
+        ipv4: resolvers.map(|it| it.v4.map_or(Address::NONE, |ip| IpAddr::V4(ip).into())),
+        ipv6: resolvers.map(|it| it.v6.map_or(Address::NONE, |ip| IpAddr::V6(ip).into())),
+    }
+}
+
+/// The doors that a map entry holds.
+pub(crate) fn doors_in(entry: &abi::Doors) -> Doors {
+    let resolver = |door: usize| -> Resolver {
+        let used = [entry.ipv4[door], entry.ipv6[door]].into_iter().filter(|it| !it.is_none());
+        used.map(IpAddr::from).collect()
+    };
+    Doors { cluster: resolver(0), own: resolver(1) }
+}
+
 /// The address an endpoint entry is for, unless no plan ever wrote it.
 pub(crate) fn net_addr(key: &abi::EndpointKey) -> Option<NetAddr> {
     Some(NetAddr::new(NetworkId::try_from(key.network).ok()?, key.address.into()))
@@ -127,6 +145,18 @@ mod tests {
         entry.source_count = 1;
         entry.network = 0;
         assert_eq!(guard(&entry), None);
+    }
+
+    #[test]
+    fn doors_survive_the_round_trip_whichever_are_used() {
+        let some: Resolver = ["10.96.0.10".parse().unwrap()].into_iter().collect();
+        let both = ["10.0.0.2", "fd00::a"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let both: Resolver = both.into_iter().collect();
+        let none = Resolver::default();
+        for (cluster, own) in [(some, both), (both, none), (none, some), (none, none)] {
+            let planned = Doors { cluster, own };
+            assert_eq!(doors_in(&doors(&planned)), planned);
+        }
     }
 
     #[test]

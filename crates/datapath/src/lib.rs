@@ -5,10 +5,10 @@
 //! this crate: it does and never decides. What should be done is `plan`'s matter, and a packet's way
 //! is the kernel programs' (`bpf/`). Everything happens in the current thread's network namespace.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv4Addr;
 
-use atoll_plan::{Observed, Step};
+use atoll_plan::{HostInterface, Observed, Step};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 
@@ -19,6 +19,7 @@ mod error;
 mod interface;
 mod maps;
 mod netlink;
+mod node_link;
 mod observe;
 mod overlay;
 mod pins;
@@ -41,6 +42,7 @@ use pins::Pins;
 use program::{Constants, Loader, Program};
 
 static FROM_POD: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_pod.o"));
+static FROM_NODE: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_node.o"));
 static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_overlay.o"));
 
 /// A node's datapath. The kernel goes on without it: dropping this value changes nothing.
@@ -77,14 +79,23 @@ impl Datapath {
         let uplink = netlink.link_with_address(config.underlay).await?;
         let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
-        let constants = constants(overlay.index, config.underlay, pod_mtu);
+        let node_link = node_link::ensure(&netlink, pod_mtu).await?;
+        let constants = Constants {
+            overlay_ifindex: overlay.index,
+            underlay_ipv4: config.underlay.to_bits(),
+            pod_mtu,
+            node_ifindex: node_link.node.index,
+        };
         let mut loader = Loader::new(&constants, attachment, &pins);
         let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
+        let mut from_node = loader.load("from_node", FROM_NODE)?;
         let from_pod = loader.load("from_pod", FROM_POD)?;
         from_overlay.put_on(&netlink, &overlay).await?;
+        from_node.put_on(&netlink, &node_link.door).await?;
         let maps = Maps::open(&pins.maps())?;
         let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
         datapath.renew_programs().await?;
+        node_link::raise(&datapath.netlink, &node_link).await?;
         datapath.netlink.raise(&overlay).await?;
         Ok(datapath)
     }
@@ -115,6 +126,11 @@ impl Datapath {
         done.map_err(|source| StepError { step: step.to_string(), source })
     }
 
+    /// The pods' interfaces by the index of their host side, from which their aliases follow.
+    pub fn askers(&self) -> Result<BTreeMap<u32, HostInterface>, DatapathError> {
+        observe::askers(self)
+    }
+
     /// What was dropped since the maps were made, by network and reason.
     pub fn drops(&self) -> Result<Vec<DropCount>, DatapathError> {
         self.maps.drops()
@@ -133,12 +149,10 @@ impl fmt::Debug for Datapath {
     }
 }
 
-fn constants(overlay_ifindex: u32, underlay: Ipv4Addr, pod_mtu: u32) -> Constants {
-    Constants { overlay_ifindex, underlay_ipv4: underlay.to_bits(), pod_mtu }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn sendable<T: Send>(_: impl FnOnce(Datapath) -> T) {}

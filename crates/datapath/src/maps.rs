@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use atoll_abi::{
-    DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface, InterfaceKey, Peer, PeerKey,
+    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
+    InterfaceKey, Peer, PeerKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -46,6 +47,7 @@ pub(crate) struct Maps {
     pub(crate) interfaces: Table<InterfaceKey, Interface>,
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
+    pub(crate) doors: Table<DoorKey, Doors>,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
+    check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))
 }
 
@@ -80,6 +83,7 @@ impl Maps {
             interfaces: Table::open(dir, "interfaces")?,
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
+            doors: Table::open(dir, "doors")?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
         maps.make_counters_of_no_network()?;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_abi as abi;
-use atoll_plan::{Endpoint, Guard, HostInterface, Observed, ObservedInterface};
-use atoll_types::NetAddr;
+use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Observed, ObservedInterface};
+use atoll_types::{NetAddr, NetworkId};
 
 use crate::Datapath;
 use crate::encode;
@@ -20,6 +20,7 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         peers: peers(datapath)?,
         interfaces: interfaces(datapath, &links).await?,
         endpoints: endpoints(datapath, &names)?,
+        doors: doors(datapath)?,
     })
 }
 
@@ -43,6 +44,23 @@ fn endpoints(
         Some((encode::net_addr(&key)?, encode::endpoint(&value, names)))
     };
     Ok(entries.filter_map(decode).collect())
+}
+
+fn doors(datapath: &Datapath) -> Result<BTreeMap<NetworkId, Doors>, DatapathError> {
+    let entries = datapath.maps.doors.entries()?.into_iter();
+    let decode = |(key, value): (abi::DoorKey, abi::Doors)| {
+        Some((NetworkId::try_from(key.network).ok()?, encode::doors_in(&value)))
+    };
+    Ok(entries.filter_map(decode).collect())
+}
+
+/// The pods' interfaces that are guarded, by the index of their host side.
+pub(crate) fn askers(datapath: &Datapath) -> Result<BTreeMap<u32, HostInterface>, DatapathError> {
+    let entries = datapath.maps.interfaces.entries()?.into_iter();
+    let named = |(key, entry): (abi::InterfaceKey, abi::Interface)| {
+        Some((key.ifindex, encode::interface_name(&entry)?))
+    };
+    Ok(entries.filter_map(named).collect())
 }
 
 /// Links, and remains of links: a pin or a map entry that bears the name of one.

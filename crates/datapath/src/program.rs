@@ -33,6 +33,7 @@ pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
     pub(crate) underlay_ipv4: u32,
     pub(crate) pod_mtu: u32,
+    pub(crate) node_ifindex: u32,
 }
 
 /// Loads programs that share maps and constants.
@@ -65,7 +66,8 @@ impl<'a> Loader<'a> {
             .default_map_pin_directory(pins.maps())
             .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, false)
             .override_global("UNDERLAY_IPV4", &constants.underlay_ipv4, false)
-            .override_global("POD_MTU", &constants.pod_mtu, false);
+            .override_global("POD_MTU", &constants.pod_mtu, false)
+            .override_global("NODE_IFINDEX", &constants.node_ifindex, false);
         Loader { objects, attachment, links: pins.links() }
     }
 

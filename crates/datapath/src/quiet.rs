@@ -38,6 +38,11 @@ fn settings() -> &'static Path {
     if of_node.exists() { of_node } else { Path::new("/proc/sys/net") }
 }
 
+/// Whether the kernel has IPv6 in the current thread's namespace.
+pub(crate) fn has_ipv6() -> bool {
+    settings().join("ipv6").exists()
+}
+
 /// A kernel without IPv6 lacks those settings, and needs none.
 fn set(setting: &str, link: &str, value: &str) -> Result<(), DatapathError> {
     let path = settings().join(setting.replace("{}", link));

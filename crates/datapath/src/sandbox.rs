@@ -88,7 +88,11 @@ async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), 
 
 /// The address alone, without a range around it: every other address is behind the gateway. No
 /// search for duplicates: the controller gave the address to nobody else.
-async fn add_address(netlink: &Netlink, link: &Link, ip: IpAddr) -> Result<(), DatapathError> {
+pub(crate) async fn add_address(
+    netlink: &Netlink,
+    link: &Link,
+    ip: IpAddr,
+) -> Result<(), DatapathError> {
     let length = if ip.is_ipv4() { 32 } else { 128 };
     let mut request = netlink.handle.address().add(link.index, ip, length).replace();
     if ip.is_ipv6() {

@@ -7,8 +7,9 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, INTERFACE_NAME_BYTES,
-    Interface, InterfaceKey, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+    Address, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint,
+    EndpointKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, MAX_SOURCES, NO_NETWORK, NODE_MAC,
+    Peer, PeerKey,
 };
 use atoll_types::MacAddr;
 
@@ -41,6 +42,8 @@ fn structs() -> Vec<String> {
         same_layout!(Endpoint, "endpoint", ifindex, node, mac, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
+        same_layout!(DoorKey, "door_key", network),
+        same_layout!(Doors, "doors", ipv4, ipv6),
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
@@ -53,6 +56,8 @@ fn numbers() -> Vec<String> {
     let reasons = DropReason::ALL.iter();
     let mut facts: Vec<String> =
         reasons.map(|reason| format!("DROP_{} == {}", c_name(reason), reason.number())).collect();
+    facts.push(format!("DOORS == {}", Door::ALL.len()));
+    facts.push(format!("DOOR_PORT == {DOOR_PORT} && DNS_PORT == {DNS_PORT}"));
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
@@ -91,8 +96,13 @@ fn a_difference_would_be_found() {
 }
 
 #[test]
-fn both_sides_have_the_same_gateway() {
+fn both_sides_have_the_same_ethernet_addresses() {
+    assert_defined("GATEWAY_MAC", MacAddr::GATEWAY.octets());
+    assert_defined("NODE_MAC", NODE_MAC);
+}
+
+fn assert_defined(name: &str, mac: [u8; 6]) {
     let header = include_str!("../bpf/abi.h");
-    let bytes = MacAddr::GATEWAY.octets().map(|byte| format!("0x{byte:02x}")).join(", ");
-    assert!(header.contains(&format!("#define GATEWAY_MAC {{ {bytes} }}")), "{bytes}");
+    let bytes = mac.map(|byte| format!("0x{byte:02x}")).join(", ");
+    assert!(header.contains(&format!("#define {name} {{ {bytes} }}")), "{bytes}");
 }

@@ -8,15 +8,17 @@ use crate::{
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
-/// endpoints, and only then raise interfaces), then break (endpoints, interfaces, peers). An
+/// endpoints, doors, and only then raise interfaces), then break (endpoints, interfaces, doors, peers). An
 /// interface that must be replaced is taken away before it is made anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
     let make = peers_added(desired, observed)
         .chain(interfaces_made(desired, observed))
         .chain(endpoints_put(desired, observed))
+        .chain(doors_put(desired, observed))
         .chain(interfaces_raised(desired, observed));
     let unmake = endpoints_removed(desired, observed)
         .chain(interfaces_removed(desired, observed))
+        .chain(doors_removed(desired, observed))
         .chain(peers_removed(desired, observed));
     make.chain(unmake).collect()
 }
@@ -127,6 +129,20 @@ fn is_behind_a_new_link(endpoint: &Endpoint, desired: &NodePlan, observed: &Obse
     let Place::Here(name) = &endpoint.place else { return false };
     let Some(wanted) = desired.interfaces.get(name) else { return false };
     matches!(need(wanted, observed.interfaces.get(name)), Need::Create | Need::Replace)
+}
+
+fn doors_put<'a>(desired: &'a NodePlan, observed: &'a Observed) -> impl Iterator<Item = Step> + 'a {
+    let wanted = desired.doors.iter();
+    let missing = wanted.filter(|(network, doors)| observed.doors.get(network) != Some(doors));
+    missing.map(|(network, doors)| Step::PutDoors(*network, *doors))
+}
+
+fn doors_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let unwanted = observed.doors.keys().filter(|network| !desired.doors.contains_key(network));
+    unwanted.map(|network| Step::RemoveDoors(*network))
 }
 
 fn endpoints_removed<'a>(

@@ -1,7 +1,7 @@
 //! A node's desired state and what is seen of the real one, in the same words.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -19,6 +19,37 @@ pub struct NodePlan {
     /// Every endpoint of every network that is present on this node.
     #[serde(with = "pairs")]
     pub endpoints: BTreeMap<NetAddr, Endpoint>,
+    /// Where the pods of each network find the agent of their node.
+    #[serde(default)]
+    pub doors: BTreeMap<NetworkId, Doors>,
+}
+
+/// The resolvers that the pods of a network may ask, at most one of each kind for each family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doors {
+    /// What the cluster's pods have in their resolv.conf.
+    pub cluster: Resolver,
+    /// The network's own.
+    pub own: Resolver,
+}
+
+/// The addresses of one resolver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolver {
+    /// For IPv4.
+    pub v4: Option<Ipv4Addr>,
+    /// For IPv6.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl FromIterator<IpAddr> for Resolver {
+    /// The last address of each family counts.
+    fn from_iter<T: IntoIterator<Item = IpAddr>>(addresses: T) -> Self {
+        addresses.into_iter().fold(Resolver::default(), |resolver, address| match address {
+            IpAddr::V4(v4) => Resolver { v4: Some(v4), ..resolver },
+            IpAddr::V6(v6) => Resolver { v6: Some(v6), ..resolver },
+        })
+    }
 }
 
 /// A map whose keys are no strings, as a list of pairs.
@@ -97,6 +128,8 @@ pub struct Observed {
     pub interfaces: BTreeMap<HostInterface, ObservedInterface>,
     /// Programmed endpoints. An endpoint whose interface is gone is seen with `None`.
     pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
+    /// Programmed doors.
+    pub doors: BTreeMap<NetworkId, Doors>,
 }
 
 /// What is seen of one of our interfaces.
@@ -133,6 +166,12 @@ impl Observed {
                 self.endpoints.insert(*addr, Some(endpoint.clone()));
             }
             Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(addr)),
+            Step::PutDoors(network, doors) => {
+                self.doors.insert(*network, *doors);
+            }
+            Step::RemoveDoors(network) => {
+                self.doors.remove(network);
+            }
         }
     }
 }

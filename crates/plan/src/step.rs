@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use atoll_types::NetAddr;
+use atoll_types::{NetAddr, NetworkId};
 
-use crate::{Endpoint, Guard, HostInterface, PodInterface};
+use crate::{Doors, Endpoint, Guard, HostInterface, PodInterface};
 
 /// One change to the kernel. Each is repeatable: done twice, it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,14 @@ pub enum Step {
     GuardInterface(HostInterface, Guard),
     /// Program where packets for this address go.
     PutEndpoint(NetAddr, Endpoint),
+    /// Program where the pods of a network find the agent.
+    PutDoors(NetworkId, Doors),
     /// Let the pod speak: set the host side up.
     RaiseInterface(HostInterface),
     /// Forget the address.
     RemoveEndpoint(NetAddr),
+    /// Forget where the pods of a network find the agent.
+    RemoveDoors(NetworkId),
     /// Remove these links, their programs and their checks. The kernel takes as long for many as
     /// for one, so they go together.
     RemoveInterfaces(BTreeSet<HostInterface>),
@@ -42,6 +46,8 @@ impl fmt::Display for Step {
             }
             Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),
+            Step::PutDoors(network, _) => write!(f, "put the doors of network {network}"),
+            Step::RemoveDoors(network) => write!(f, "remove the doors of network {network}"),
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
             Step::RemoveInterfaces(names) => {
                 let names: Vec<_> = names.iter().map(HostInterface::as_str).collect();

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_plan::{
-    Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Step, diff,
+    Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
+    PodInterface, Resolver, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use proptest::prelude::*;
@@ -20,6 +20,7 @@ struct Kernel {
     links: BTreeMap<HostInterface, Link>,
     remains: BTreeSet<HostInterface>,
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
+    doors: BTreeMap<NetworkId, Doors>,
     last_number: u32,
 }
 
@@ -50,6 +51,12 @@ impl Kernel {
             }
             Step::PutEndpoint(addr, endpoint) => self.put(addr, &endpoint),
             Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(&addr)),
+            Step::PutDoors(network, doors) => {
+                self.doors.insert(network, doors);
+            }
+            Step::RemoveDoors(network) => {
+                self.doors.remove(&network);
+            }
         }
     }
 
@@ -105,6 +112,7 @@ impl Kernel {
                 .chain(self.remains.iter().map(remains))
                 .collect(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
+            doors: self.doors.clone(),
         }
     }
 
@@ -132,6 +140,7 @@ impl Kernel {
             && interfaces_match
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
+            && observed.doors == plan.doors
     }
 }
 
@@ -159,8 +168,15 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
             Place::There(ip(200))
         };
         plan.endpoints.insert(addr, Endpoint { mac, place });
+        plan.doors.insert(addr.network, doors(*last));
     }
     plan
+}
+
+/// Doors whose own resolver is at `last`.
+fn doors(last: u8) -> Doors {
+    let resolver = |last| [ip(last)].into_iter().collect::<Resolver>();
+    Doors { cluster: resolver(53), own: resolver(last) }
 }
 
 fn pod_interface(guard: Guard) -> PodInterface {
@@ -231,13 +247,17 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             format!("create interface {name} for acme/web eth0"),
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
+            "put the doors of network 1".into(),
             format!("raise interface {name}"),
         ]
     );
     let mut kernel = Kernel::default();
     kernel.reach(&pods);
     let down = diff(&NodePlan::default(), &kernel.observe());
-    assert!(matches!(down[..], [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_)]));
+    assert!(matches!(
+        down[..],
+        [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_), Step::RemoveDoors(_)]
+    ));
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl Node {
             peers: plan.peers.clone(),
             interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
+            doors: plan.doors.clone(),
         }
     }
 

@@ -128,14 +128,14 @@ fn checksums_are_right_with_every_offload_off() {
 }
 
 /// Offloads leave checksums unfinished and glue packets together again.
-fn switch_offloads_off(namespace: &Namespace, link: &str) {
+pub(crate) fn switch_offloads_off(namespace: &Namespace, link: &str) {
     let features = ["tx", "rx", "tso", "gso", "gro"].into_iter().flat_map(|it| [it, "off"]);
     let arguments: Vec<_> = ["-K", link].into_iter().chain(features).collect();
     let output = namespace.command("ethtool", &arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn assert_checksums(frame: &[u8]) {
+pub(crate) fn assert_checksums(frame: &[u8]) {
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let (found, right) = match (&packet.net, &packet.transport) {

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Other addresses and another port in a packet of TCP or UDP, with every checksum right, also one
+ * that is still to be made by the one who sends it out. */
+#pragma once
+
+#include <linux/in.h>
+#include <stddef.h>
+
+#include "ipv4.h"
+#include "ipv6.h"
+
+#define TCP_CHECKSUM 16
+#define UDP_CHECKSUM 6
+
+struct ports {
+	__be16 source, destination;
+};
+
+/* Where the packet's ports are and what they are. */
+struct transport {
+	__u32 at;
+	__u8 protocol;
+	struct ports ports;
+};
+
+static __always_inline bool has_ports(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
+}
+
+/* Whether this is a whole packet of TCP or UDP. */
+static __always_inline bool transport_ipv4(struct __sk_buff *skb, const struct iphdr *ip,
+					   struct transport *found)
+{
+	found->at = ETH_HLEN + ip->ihl * 4;
+	found->protocol = ip->protocol;
+	return has_ports(ip->protocol) && !(ip->frag_off & bpf_htons(0x3fff)) &&
+	       !bpf_skb_load_bytes(skb, found->at, &found->ports, sizeof(found->ports));
+}
+
+static __always_inline bool transport_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip,
+					   struct transport *found)
+{
+	found->at = IPV6_FRAME;
+	found->protocol = ip->nexthdr;
+	return has_ports(ip->nexthdr) &&
+	       !bpf_skb_load_bytes(skb, found->at, &found->ports, sizeof(found->ports));
+}
+
+/* A checksum of zero means none in UDP over IPv4, and stays so. */
+static __always_inline long renew_checksum(struct __sk_buff *skb, const struct transport *was,
+					   __s64 change, __u64 flags)
+{
+	if (was->protocol == IPPROTO_UDP)
+		return bpf_l4_csum_replace(skb, was->at + UDP_CHECKSUM, 0, change,
+					   flags | BPF_F_MARK_MANGLED_0);
+	return bpf_l4_csum_replace(skb, was->at + TCP_CHECKSUM, 0, change, flags);
+}
+
+static __always_inline long translate_ports(struct __sk_buff *skb, const struct transport *was,
+					    const struct ports *is)
+{
+	__s64 change = bpf_csum_diff((void *)&was->ports, sizeof(*is), (void *)is, sizeof(*is), 0);
+
+	return renew_checksum(skb, was, change, 0) ||
+	       bpf_skb_store_bytes(skb, was->at, is, sizeof(*is), 0);
+}
+
+/* Source and destination as they lie side by side in a header. */
+struct ipv4_ends {
+	__be32 source, destination;
+};
+
+static __always_inline long translate_ipv4(struct __sk_buff *skb, const struct ipv4_ends *was,
+					   const struct ipv4_ends *is, const struct transport *over)
+{
+	__s64 change = bpf_csum_diff((void *)was, sizeof(*was), (void *)is, sizeof(*is), 0);
+
+	return renew_checksum(skb, over, change, BPF_F_PSEUDO_HDR) ||
+	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), 0, change, 0) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), is, sizeof(*is),
+				   0);
+}
+
+struct ipv6_ends {
+	struct address source, destination;
+};
+
+static __always_inline long translate_ipv6(struct __sk_buff *skb, const struct ipv6_ends *was,
+					   const struct ipv6_ends *is, const struct transport *over)
+{
+	__s64 change = bpf_csum_diff((void *)was, sizeof(*was), (void *)is, sizeof(*is), 0);
+
+	return renew_checksum(skb, over, change, BPF_F_PSEUDO_HDR) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), is, sizeof(*is),
+				   0);
+}
