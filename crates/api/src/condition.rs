@@ -32,8 +32,6 @@ pub enum Reason {
     CidrOutside,
     /// A range cannot be parsed.
     CidrMalformed,
-    /// A range of a family that is not served.
-    FamilyNotServed,
     /// No network id is free.
     NoFreeNetworkId,
     /// The template for default networks cannot be used.

@@ -46,6 +46,15 @@ pub struct SubnetSpec {
     #[x_kube(validation = Rule::new("isIP(self)").message("the gateway must be an IP address"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a subnet cannot change its gateway"))]
     pub gateway: Option<String>,
+    /// Addresses that nobody gets, each one address or a range `10.0.0.10-10.0.0.20`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 96)))]
+    pub excluded: Vec<String>,
+    /// Where addresses come from, each one address or a range `10.0.0.10-10.0.0.20`; all of the
+    /// range by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 96)))]
+    pub pools: Vec<String>,
 }
 
 /// What is known of a subnet.

@@ -7,9 +7,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use atoll_model::Key;
-use atoll_model::allocate::Moment;
 use atoll_model::intent::Kind;
+use atoll_model::{Key, Moment};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

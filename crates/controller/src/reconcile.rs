@@ -7,9 +7,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atoll_model::allocate::Moment;
 use atoll_model::intent::{Kind, ObjectName, Seen, Template};
-use atoll_model::{Action, Decision, Key, Now, Touched, World};
+use atoll_model::{Action, Decision, Key, Moment, Now, Touched, World};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;

@@ -5,8 +5,8 @@
 
 use atoll_api as api;
 use atoll_api::{ClaimHolder, Reason};
+use atoll_vpc::Moment;
 
-use crate::allocate::Moment;
 use crate::intent::{Kind, Meta, ObjectName, Thing};
 
 /// Which object: what work is queued by.

@@ -4,12 +4,13 @@
 //! was seen come in as values, and what shall be done goes out as values.
 
 mod action;
-pub mod allocate;
 pub mod compile;
 mod conditions;
 mod decide;
 pub mod intent;
 mod world;
+
+pub use atoll_vpc::Moment;
 
 pub use action::{Action, Decision, Key, Target, Tone};
 pub use conditions::Verdict;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use atoll_api::Reason;
 use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_vpc::{Exhausted, Moment, Refusal};
 
 use super::pod::Complaint;
-use crate::allocate::{Exhausted, Moment, Refusal};
 use crate::intent::{Claim, Nic, ObjectName, Pod, Subnet, SubnetPlan, Thing, holder_of_port};
 use crate::world::{Now, World};
 

@@ -3,6 +3,7 @@
 
 use atoll_api::{self as api, NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
+use atoll_vpc::{Overlap, first_overlap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{hold, let_go};
@@ -15,19 +16,13 @@ use crate::intent::{
 use crate::world::{Now, World};
 
 /// Why a range of a network is not served.
-pub(super) struct Conflict {
-    range: Cidr,
-    other_range: Cidr,
-    other_network: NetworkName,
-}
+pub(super) type Conflict = Overlap<NetworkName>;
 
-impl Conflict {
-    fn message(&self, network: &NetworkName) -> String {
-        format!(
-            "{} of {network} overlaps {} of {}, which is in the same VPC",
-            self.range, self.other_range, self.other_network
-        )
-    }
+fn complaint(conflict: &Conflict, network: &NetworkName) -> String {
+    format!(
+        "{} of {network} overlaps {} of {}, which is in the same VPC",
+        conflict.range, conflict.other_range, conflict.other
+    )
 }
 
 /// A VPC's number, or what is to be done about it.
@@ -81,22 +76,14 @@ impl World {
         if let Some(verdict) = self.over_network_quota(network, tenant) {
             return Some((NetworkPhase::Pending, verdict));
         }
-        if let Some(range) = plan.cidrs.iter().find(|range| !self.serves(range)) {
-            let message = format!("{range} is a range of IPv6, which is not served");
-            return pending(Reason::FamilyNotServed, message);
-        }
         let unusable = plan.check_ranges().err()?;
         Some((NetworkPhase::Failed, Verdict::from(&unusable)))
-    }
-
-    fn serves(&self, range: &Cidr) -> bool {
-        range.is_ipv4() || self.settings.ipv6
     }
 
     fn build_network(&mut self, network: &Network, plan: &NetworkPlan, now: &Now) -> Decision {
         let (accepted, conflicts) = self.sort_ranges(network, plan);
         if let (true, Some(conflict)) = (accepted.is_empty(), conflicts.first()) {
-            let verdict = Verdict::not_ready(Reason::CidrOverlap, conflict.message(&plan.name));
+            let verdict = Verdict::not_ready(Reason::CidrOverlap, complaint(conflict, &plan.name));
             return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);
         }
         let id = match self.number_of(network, &plan.vpc, now) {
@@ -135,7 +122,7 @@ impl World {
                 (Verdict::ready("pods can be attached"), None)
             }
             Some(conflict) => {
-                let message = conflict.message(&plan.name);
+                let message = complaint(conflict, &plan.name);
                 let said = self.say(target, Reason::CidrOverlap, &message);
                 (Verdict::not_ready(Reason::CidrOverlap, message), said)
             }
@@ -166,19 +153,15 @@ impl World {
     fn conflict(&self, network: &Network, plan: &NetworkPlan, range: &Cidr) -> Option<Conflict> {
         let ours = self.rank(network, &plan.name, range);
         let others = self.indexes.networks_of_vpc.of(&plan.vpc);
-        others
+        let others = others
             .filter(|other| **other != network.meta.name)
             .filter_map(|other| self.networks.get(other))
             .filter_map(|other| Some((other, other.plan.as_ref().ok()?)))
             .flat_map(|(other, plan)| plan.cidrs.iter().map(move |cidr| (other, plan, cidr)))
-            .find(|(other, plan, cidr)| {
-                cidr.overlaps(range) && self.rank(other, &plan.name, cidr) < ours
-            })
-            .map(|(_, plan, cidr)| Conflict {
-                range: *range,
-                other_range: *cidr,
-                other_network: plan.name.clone(),
-            })
+            .map(|(other, plan, cidr)| (&plan.name, *cidr, self.rank(other, &plan.name, cidr)));
+        let overlap = first_overlap(*range, &ours, others)?;
+        let Overlap { range, other_range, other } = overlap;
+        Some(Overlap { range, other_range, other: other.clone() })
     }
 
     fn rank<'a>(&self, network: &'a Network, name: &NetworkName, range: &Cidr) -> impl Ord + 'a {
@@ -367,7 +350,7 @@ fn subnet(network: &Network, name: &str, range: &Cidr) -> api::Subnet {
     let spec = api::SubnetSpec {
         network: network.meta.name.name.clone(),
         cidr: range.to_string(),
-        gateway: None,
+        ..api::SubnetSpec::default()
     };
     let mut subnet = api::Subnet::new(name, spec);
     subnet.metadata.owner_references = Some(vec![OwnerReference {

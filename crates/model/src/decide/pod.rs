@@ -2,11 +2,11 @@
 
 use atoll_api::{self as api, Reason, marks};
 use atoll_types::{Label, MacAddr, NetAddr, NetworkName};
+use atoll_vpc::Moment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::grant::{Granted, Joined};
 use crate::action::{Action, Decision, Target};
-use crate::allocate::Moment;
 use crate::intent::{Kind, Malformed, Nic, ObjectName, Pod, Port, Thing, holder_of_port};
 use crate::world::{Now, World};
 

@@ -4,9 +4,9 @@
 
 use atoll_api::{Reason, TenantQuota};
 use atoll_types::{Label, NetworkName};
+use atoll_vpc::Moment;
 
 use super::pod::Complaint;
-use crate::allocate::Moment;
 use crate::conditions::{Verdict, named};
 use crate::intent::{Network, ObjectName};
 use crate::world::{Now, World};

@@ -1,9 +1,8 @@
 //! A subnet: a range of a network, and what of it is kept back.
 
-use std::net::IpAddr;
-
 use atoll_api::{self as api, Reason};
 use atoll_types::{Cidr, NetworkName};
+use atoll_vpc::Layout;
 
 use super::{Malformed, Meta, subnet_name};
 
@@ -27,8 +26,8 @@ pub struct SubnetPlan {
     pub network: NetworkName,
     /// The range.
     pub cidr: Cidr,
-    /// The address kept back for the gateway, where one is.
-    pub gateway: Option<IpAddr>,
+    /// What of the range can be given.
+    pub layout: Layout,
     /// Whether the network made it for one of its ranges.
     pub automatic: bool,
 }
@@ -60,33 +59,11 @@ impl SubnetPlan {
         let cidr: Cidr = spec.cidr.parse().map_err(|error| {
             Malformed::new(Reason::CidrMalformed, format!("spec.cidr: {error}"))
         })?;
-        let gateway = gateway(spec.gateway.as_deref(), &cidr)?;
+        let layout = Layout::parse(cidr, spec.gateway.as_deref(), &spec.excluded, &spec.pools)
+            .map_err(|error| Malformed::new(Reason::RequestMalformed, format!("spec.{error}")))?;
         let automatic = name == subnet_name(&network, &cidr);
-        Ok(SubnetPlan { network, cidr, gateway, automatic })
+        Ok(SubnetPlan { network, cidr, layout, automatic })
     }
-
-    /// Ranges that no pod gets: the ends of an IPv4 range, the first address of an IPv6 range (it
-    /// is every router's), and the gateway. A range of one or two addresses has no ends to spare.
-    pub fn reserved(&self) -> Vec<(IpAddr, IpAddr)> {
-        let mut reserved: Vec<IpAddr> = self.gateway.into_iter().collect();
-        if self.cidr.size() > 2 {
-            reserved.push(self.cidr.first());
-            reserved.extend(self.cidr.is_ipv4().then(|| self.cidr.last()));
-        }
-        reserved.into_iter().map(|ip| (ip, ip)).collect()
-    }
-}
-
-fn gateway(given: Option<&str>, cidr: &Cidr) -> Result<Option<IpAddr>, Malformed> {
-    let Some(text) = given else {
-        return Ok(if cidr.size() > 2 { cidr.nth(1) } else { None });
-    };
-    let wrong = |what: &str| {
-        let message = format!("spec.gateway: {text:?} {what}");
-        Malformed::new(Reason::RequestMalformed, message)
-    };
-    let ip: IpAddr = text.parse().map_err(|_| wrong("is not an IP address"))?;
-    if cidr.contains(ip) { Ok(Some(ip)) } else { Err(wrong(&format!("lies outside {cidr}"))) }
 }
 
 #[cfg(test)]
@@ -98,27 +75,9 @@ mod tests {
             network: "acme.default".into(),
             cidr: cidr.into(),
             gateway: gateway.map(str::to_owned),
+            ..Default::default()
         };
         SubnetPlan::parse("acme.default.10-0-0-0-24", &spec)
-    }
-
-    fn kept_back(cidr: &str, gateway: Option<&str>) -> Vec<String> {
-        let reserved = parse(cidr, gateway).unwrap().reserved();
-        reserved.into_iter().map(|(first, _)| first.to_string()).collect()
-    }
-
-    #[test]
-    fn ends_and_gateway_are_kept_back() {
-        assert_eq!(kept_back("10.0.0.0/24", None), ["10.0.0.1", "10.0.0.0", "10.0.0.255"]);
-        let given = kept_back("10.0.0.0/24", Some("10.0.0.9"));
-        assert_eq!(given, ["10.0.0.9", "10.0.0.0", "10.0.0.255"]);
-        assert_eq!(kept_back("fd00::/64", None), ["fd00::1", "fd00::"]);
-    }
-
-    #[test]
-    fn a_range_of_one_or_two_addresses_keeps_nothing_back() {
-        assert!(kept_back("10.0.0.4/31", None).is_empty());
-        assert!(kept_back("10.0.0.4/32", None).is_empty());
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Moment;
 
 use super::groups::Groups;
 use super::{HasMeta, Item, Shelf, Touched, World};
-use crate::allocate::Moment;
 use crate::decide::Waiting;
 use crate::intent::{
     Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,

@@ -12,10 +12,10 @@ mod touched;
 
 use std::collections::{BTreeSet, HashMap};
 
+use atoll_vpc::Moment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
-use crate::allocate::Moment;
 use crate::intent::{
     Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Subnet, Template, Tenant,
 };
@@ -31,13 +31,11 @@ pub struct Settings {
     pub rest: Moment,
     /// How long a claim may stand without its holder before it is taken for forgotten.
     pub grace: Moment,
-    /// Whether ranges of IPv6 are served.
-    pub ipv6: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30), ipv6: false }
+        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30) }
     }
 }
 

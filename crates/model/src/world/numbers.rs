@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
+use atoll_vpc::{AddressPool, IdPool, Moment, Pools};
 
 use super::World;
-use crate::allocate::{AddressPool, IdPool, Moment};
 use crate::decide::port_names;
 use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
 
@@ -17,7 +17,7 @@ use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
 pub(crate) struct Numbers {
     pub(crate) ids: IdPool,
     pub(crate) id_proposals: HashMap<Vpc, NetworkId>,
-    pub(crate) pools: HashMap<ObjectName, (NetworkId, AddressPool)>,
+    pub(crate) pools: Pools<ObjectName>,
     pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
     pub(crate) proposed: HashMap<NetAddr, ObjectName>,
     pub(crate) seats: HashMap<ObjectName, Label>,
@@ -58,27 +58,20 @@ impl World {
 
     /// The pool of a subnet whose network has the number `id`.
     pub(crate) fn pool(&mut self, subnet: &ObjectName, id: NetworkId) -> Option<&mut AddressPool> {
-        if !self.numbers.pools.contains_key(subnet) {
-            let pool = self.build_pool(subnet, id)?;
-            self.numbers.pools.insert(subnet.clone(), (id, pool));
+        if self.numbers.pools.get(subnet).is_none() {
+            self.build_pool(subnet, id);
         }
-        self.numbers.pools.get_mut(subnet).map(|(_, pool)| pool)
+        self.numbers.pools.get(subnet)
     }
 
     pub(super) fn take_address(&mut self, address: NetAddr) {
-        for subnet in self.subnets_that_hold(address) {
-            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
-                pool.take(address.ip);
-            }
-        }
+        let subnets = self.subnets_that_hold(address);
+        self.numbers.pools.take(&subnets, address.ip);
     }
 
     pub(super) fn free_address(&mut self, address: NetAddr, until: Moment) {
-        for subnet in self.subnets_that_hold(address) {
-            if let Some((_, pool)) = self.numbers.pools.get_mut(&subnet) {
-                pool.free(address.ip, until);
-            }
-        }
+        let subnets = self.subnets_that_hold(address);
+        self.numbers.pools.free(&subnets, address.ip, until);
     }
 
     /// The subnets of a network are others than they were: what is carved out of them changed.
@@ -86,10 +79,8 @@ impl World {
         let subnets: Vec<ObjectName> =
             self.indexes.subnets_of_network.of(network).cloned().collect();
         for subnet in subnets {
-            let Some((id, old)) = self.numbers.pools.remove(&subnet) else { continue };
-            if let Some(mut pool) = self.build_pool(&subnet, id) {
-                pool.go_on_from(old);
-                self.numbers.pools.insert(subnet, (id, pool));
+            if let Some(id) = self.numbers.pools.vpc_of(&subnet) {
+                self.build_pool(&subnet, id);
             }
         }
     }
@@ -117,22 +108,19 @@ impl World {
         }
     }
 
-    fn build_pool(&self, subnet: &ObjectName, id: NetworkId) -> Option<AddressPool> {
-        let plan = self.subnet_plan(subnet)?;
-        let carved = self.carved_out(subnet, plan).map(|cidr| (cidr.first(), cidr.last()));
-        let mut pool = AddressPool::new(plan.cidr, plan.reserved().into_iter().chain(carved));
-        self.taken_in(id, &plan.cidr).for_each(|ip| pool.take(ip));
-        Some(pool)
+    fn build_pool(&mut self, subnet: &ObjectName, id: NetworkId) {
+        let Some(plan) = self.subnet_plan(subnet) else { return };
+        let siblings: Vec<Cidr> = self.siblings(subnet, plan).collect();
+        let taken: Vec<IpAddr> = self.taken_in(id, &plan.cidr).collect();
+        let layout = plan.layout.clone();
+        self.numbers.pools.build(subnet.clone(), id, &layout, siblings, taken);
     }
 
-    /// Smaller subnets inside a subnet: their addresses are theirs.
-    fn carved_out(&self, name: &ObjectName, plan: &SubnetPlan) -> impl Iterator<Item = Cidr> {
-        let siblings = self.indexes.subnets_of_network.of(&plan.network);
-        siblings
-            .filter(move |sibling| *sibling != name)
-            .filter_map(|sibling| self.subnet_plan(sibling))
-            .map(|sibling| sibling.cidr)
-            .filter(|cidr| plan.cidr.contains_cidr(cidr) && *cidr != plan.cidr)
+    /// The ranges of the other subnets of a subnet's network.
+    fn siblings(&self, name: &ObjectName, plan: &SubnetPlan) -> impl Iterator<Item = Cidr> {
+        let subnets = self.indexes.subnets_of_network.of(&plan.network);
+        let others = subnets.filter(move |other| *other != name);
+        others.filter_map(|other| self.subnet_plan(other)).map(|plan| plan.cidr)
     }
 
     /// Addresses in a range that somebody claimed or was proposed.

@@ -23,7 +23,7 @@ fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> 
 }
 
 fn subnet(name: &str, network: &str, cidr: &str) -> Object {
-    let spec = api::SubnetSpec { network: network.into(), cidr: cidr.into(), gateway: None };
+    let spec = api::SubnetSpec { network: network.into(), cidr: cidr.into(), ..Default::default() };
     Object::Subnet(api::Subnet::new(name, spec))
 }
 
@@ -47,6 +47,23 @@ fn every_range_of_a_network_gets_a_subnet() {
     let subnet = scene.cluster.subnet("acme.default.10-2-0-0-16").status.clone().unwrap();
     assert_eq!((subnet.phase, subnet.used, subnet.free), (SubnetPhase::Active, 0, 65_533));
     assert_eq!(scene.cluster.of_kind(Kind::Subnet).len(), 2);
+}
+
+#[test]
+fn a_network_of_both_families_has_an_active_subnet_of_each_and_one_of_ipv6_gives_addresses() {
+    let mut scene = acme();
+    scene
+        .create(network("acme.dual", None, &["10.0.0.0/16", "fd00::/64"]))
+        .create(network("acme.six", None, &["fd00::/124"]))
+        .create(pod("shop/six", Some("six"), None));
+    let told = |name| {
+        let status = scene.cluster.subnet(name).status.clone().unwrap();
+        (status.phase, status.used, status.free)
+    };
+    assert_eq!(told("acme.dual.10-0-0-0-16"), (SubnetPhase::Active, 0, 65_533));
+    assert_eq!(told("acme.dual.fd00-0-0-0-0-0-0-0-64"), (SubnetPhase::Active, 0, i64::MAX));
+    assert_eq!(told("acme.six.fd00-0-0-0-0-0-0-0-124"), (SubnetPhase::Active, 1, 13));
+    assert_eq!(scene.cluster.port("shop", "six.eth0").unwrap().spec.ips, ["fd00::2"]);
 }
 
 #[test]
@@ -106,17 +123,17 @@ fn a_network_that_grows_into_another_keeps_what_it_had_and_the_other_is_not_hurt
 #[test]
 fn what_cannot_be_served_waits_and_says_why() {
     let mut scene = acme();
-    scene
-        .create(typed_network("acme.flat", "flat", None, &[]))
-        .create(network("nobody.default", None, &["10.0.0.0/16"]))
-        .create(network("acme.six", None, &["fd00::/64"]));
+    scene.create(typed_network("acme.flat", "flat", None, &[])).create(network(
+        "nobody.default",
+        None,
+        &["10.0.0.0/16"],
+    ));
     let short = |name| {
         let (phase, id, reason, _) = told(&scene, name);
         (phase, id, reason)
     };
     assert_eq!(short("acme.flat"), (NetworkPhase::Pending, None, "NoProvider".into()));
     assert_eq!(short("nobody.default"), (NetworkPhase::Pending, None, "TenantNotFound".into()));
-    assert_eq!(short("acme.six"), (NetworkPhase::Pending, None, "FamilyNotServed".into()));
     scene.create(tenant("nobody", &[]));
     assert_eq!(told(&scene, "nobody.default").0, NetworkPhase::Active);
 }

@@ -221,7 +221,7 @@ fn a_pods_own_subnet_is_not_used_for_others() {
     let spec = atoll_api::SubnetSpec {
         network: "acme.default".into(),
         cidr: "10.0.0.0/29".into(),
-        gateway: None,
+        ..Default::default()
     };
     scene.create(Object::Subnet(atoll_api::Subnet::new("acme.default.web", spec)));
     scene.create(pod("shop/plain", None, None));

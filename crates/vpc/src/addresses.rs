@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use atoll_types::Cidr;
 
-use super::pool::{Circle, Dry, Moment};
-use super::spans::Spans;
+use crate::circle::{Circle, Dry, Moment};
+use crate::range::Range;
+use crate::spans::Spans;
 
 /// The addresses of one subnet that pods may have.
 #[derive(Clone, Debug)]
@@ -42,13 +43,11 @@ pub enum Refusal {
 }
 
 impl AddressPool {
-    /// All of `cidr` but what is `reserved` (ranges by first and last address).
-    pub fn new(cidr: Cidr, reserved: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Self {
+    /// All of `cidr` but what is `reserved`. A reserved range counts where it lies in `cidr`.
+    pub fn new(cidr: Cidr, reserved: impl IntoIterator<Item = Range>) -> Self {
         let mut spans = Spans::default();
-        for (first, last) in reserved {
-            if let (Some(first), Some(last)) = (cidr.offset_of(first), cidr.offset_of(last)) {
-                spans.insert(first, last);
-            }
+        for (first, last) in reserved.into_iter().filter_map(|range| range.offsets_in(&cidr)) {
+            spans.insert(first, last);
         }
         AddressPool { cidr, circle: Circle::new(0, cidr.size() - 1, spans) }
     }
@@ -120,11 +119,8 @@ mod tests {
     }
 
     fn small() -> AddressPool {
-        let ends = [("10.0.0.0", "10.0.0.1"), ("10.0.0.7", "10.0.0.7")];
-        AddressPool::new(
-            "10.0.0.0/29".parse().unwrap(),
-            ends.map(|(first, last)| (ip(first), ip(last))),
-        )
+        let ends = ["10.0.0.0-10.0.0.1", "10.0.0.7"];
+        AddressPool::new("10.0.0.0/29".parse().unwrap(), ends.map(|range| range.parse().unwrap()))
     }
 
     #[test]
@@ -169,7 +165,7 @@ mod tests {
         let mut old = small();
         let first = old.propose(Moment::ZERO).unwrap();
         old.free(first, Moment::from_secs(30));
-        let carved = [(ip("10.0.0.3"), ip("10.0.0.3"))];
+        let carved = [Range::from(ip("10.0.0.3"))];
         let mut pool = AddressPool::new("10.0.0.0/29".parse().unwrap(), carved);
         pool.go_on_from(old);
         assert_eq!(pool.propose(Moment::ZERO), Ok(ip("10.0.0.4")));

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 /// Numbers as runs: first number of the run to its last. Runs never touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans {
+pub(crate) struct Spans {
     runs: BTreeMap<u128, u128>,
     count: u128,
 }
 
 impl Spans {
     /// Adds `first..=last`, whatever of it was there already.
-    pub(super) fn insert(&mut self, first: u128, last: u128) {
+    pub(crate) fn insert(&mut self, first: u128, last: u128) {
         let (mut first, mut last) = (first, last);
         while let Some((run_first, run_last)) = self.touching(first, last) {
             self.drop_run(run_first, run_last);
@@ -23,7 +23,7 @@ impl Spans {
     }
 
     /// Takes one number out; says whether it was there.
-    pub(super) fn remove(&mut self, number: u128) -> bool {
+    pub(crate) fn remove(&mut self, number: u128) -> bool {
         let Some((first, last)) = self.run_of(number) else { return false };
         self.drop_run(first, last);
         if first < number {
@@ -36,12 +36,12 @@ impl Spans {
     }
 
     /// Whether the number is in the set.
-    pub(super) fn contains(&self, number: u128) -> bool {
+    pub(crate) fn contains(&self, number: u128) -> bool {
         self.run_of(number).is_some()
     }
 
     /// The smallest number in `from..=until` that is not in the set.
-    pub(super) fn gap(&self, from: u128, until: u128) -> Option<u128> {
+    pub(crate) fn gap(&self, from: u128, until: u128) -> Option<u128> {
         let gap = match self.run_of(from) {
             None => Some(from),
             Some((_, last)) => last.checked_add(1),
@@ -49,8 +49,16 @@ impl Spans {
         gap.filter(|number| *number <= until)
     }
 
+    /// The runs of `0..=until` that are not in the set.
+    pub(crate) fn gaps(&self, until: u128) -> impl Iterator<Item = (u128, u128)> {
+        let starts =
+            [Some(0)].into_iter().chain(self.runs.values().map(|last| last.checked_add(1)));
+        let ends = self.runs.keys().map(|first| first.checked_sub(1)).chain([Some(until)]);
+        starts.zip(ends).filter_map(|(start, end)| Some((start?, end?))).filter(|(a, b)| a <= b)
+    }
+
     /// How many numbers are in the set; as many as can be counted where there are more.
-    pub(super) fn count(&self) -> u128 {
+    pub(crate) fn count(&self) -> u128 {
         self.count
     }
 
@@ -108,6 +116,19 @@ mod tests {
             }
             prop_assert_eq!(spans.count(), plain.len() as u128);
         }
+    }
+
+    #[test]
+    fn gaps_are_what_the_runs_leave() {
+        let gaps = |runs: &[(u128, u128)]| {
+            let mut spans = Spans::default();
+            runs.iter().for_each(|(first, last)| spans.insert(*first, *last));
+            spans.gaps(9).collect::<Vec<_>>()
+        };
+        assert_eq!(gaps(&[]), [(0, 9)]);
+        assert_eq!(gaps(&[(2, 3), (5, 5)]), [(0, 1), (4, 4), (6, 9)]);
+        assert_eq!(gaps(&[(0, 4), (8, 9)]), [(5, 7)]);
+        assert_eq!(gaps(&[(0, 9)]), []);
     }
 
     #[test]

@@ -4,16 +4,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use atoll_types::NetworkId;
-
-use super::spans::Spans;
+use crate::spans::Spans;
 
 /// A point in time, as the time since some fixed beginning. The caller reads the clock.
 pub type Moment = Duration;
 
 /// Numbers `first..=last` in a circle.
 #[derive(Clone, Debug)]
-pub(super) struct Circle {
+pub(crate) struct Circle {
     first: u128,
     last: u128,
     cursor: u128,
@@ -27,7 +25,7 @@ pub(super) struct Circle {
 
 /// Why a circle gives no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dry {
+pub(crate) enum Dry {
     /// Everything is taken.
     Full,
     /// What is free was freed too recently; the first may be given at this moment.
@@ -36,7 +34,7 @@ pub(super) enum Dry {
 
 impl Circle {
     /// The numbers `first..=last` without the `reserved` ones, which are never given.
-    pub(super) fn new(first: u128, last: u128, reserved: Spans) -> Self {
+    pub(crate) fn new(first: u128, last: u128, reserved: Spans) -> Self {
         Circle {
             first,
             last,
@@ -52,7 +50,7 @@ impl Circle {
 
     /// Marks a number as taken, by whomever. A reserved one can be: it was given before somebody
     /// reserved it.
-    pub(super) fn take(&mut self, number: u128) {
+    pub(crate) fn take(&mut self, number: u128) {
         if !self.taken.contains(number) {
             self.taken.insert(number, number);
             self.taken_though_reserved += u128::from(self.reserved.contains(number));
@@ -60,7 +58,7 @@ impl Circle {
     }
 
     /// Marks a number as free again; it is not given before `until`.
-    pub(super) fn free(&mut self, number: u128, until: Moment) {
+    pub(crate) fn free(&mut self, number: u128, until: Moment) {
         if self.taken.remove(number) {
             self.taken_though_reserved -= u128::from(self.reserved.contains(number));
             self.resting.insert(number, number);
@@ -70,7 +68,7 @@ impl Circle {
     }
 
     /// Takes and returns the next number in the circle.
-    pub(super) fn next(&mut self, now: Moment) -> Result<u128, Dry> {
+    pub(crate) fn next(&mut self, now: Moment) -> Result<u128, Dry> {
         self.wake(now);
         let number = self
             .untouched(self.cursor, self.last)
@@ -82,28 +80,28 @@ impl Circle {
     }
 
     /// Takes over where `old`, a circle of the same numbers, stood and what rested in it.
-    pub(super) fn go_on_from(&mut self, old: Circle) {
+    pub(crate) fn go_on_from(&mut self, old: Circle) {
         self.cursor = old.cursor;
         self.resting = old.resting;
         self.rests = old.rests;
         self.latest_rest = old.latest_rest;
     }
 
-    pub(super) fn is_taken(&self, number: u128) -> bool {
+    pub(crate) fn is_taken(&self, number: u128) -> bool {
         self.taken.contains(number)
     }
 
-    pub(super) fn is_reserved(&self, number: u128) -> bool {
+    pub(crate) fn is_reserved(&self, number: u128) -> bool {
         self.reserved.contains(number)
     }
 
     /// How many numbers are taken of those that are not reserved.
-    pub(super) fn taken(&self) -> u128 {
+    pub(crate) fn taken(&self) -> u128 {
         self.taken.count() - self.taken_though_reserved
     }
 
     /// How many numbers can still be given, now or after their rest.
-    pub(super) fn free_count(&self) -> u128 {
+    pub(crate) fn free_count(&self) -> u128 {
         let size = (self.last - self.first).saturating_add(1);
         size.saturating_sub(self.reserved.count()).saturating_sub(self.taken())
     }
@@ -134,38 +132,6 @@ impl Circle {
     fn dry(&self) -> Dry {
         let free = self.rests.iter().find(|(_, number)| !self.taken.contains(*number));
         free.map_or(Dry::Full, |(until, _)| Dry::Resting(*until))
-    }
-}
-
-/// The ids that networks may have.
-#[derive(Clone, Debug)]
-pub struct IdPool(Circle);
-
-impl Default for IdPool {
-    fn default() -> Self {
-        IdPool(Circle::new(
-            NetworkId::MIN.get().into(),
-            NetworkId::MAX.get().into(),
-            Spans::default(),
-        ))
-    }
-}
-
-impl IdPool {
-    /// Marks an id as taken.
-    pub fn take(&mut self, id: NetworkId) {
-        self.0.take(id.get().into());
-    }
-
-    /// Marks an id as free again; it is not proposed before `until`.
-    pub fn free(&mut self, id: NetworkId, until: Moment) {
-        self.0.free(id.get().into(), until);
-    }
-
-    /// Takes an id that is probably free, if there is one.
-    pub fn propose(&mut self, now: Moment) -> Option<NetworkId> {
-        let number = self.0.next(now).ok()?;
-        NetworkId::try_from(u32::try_from(number).ok()?).ok()
     }
 }
 
@@ -239,13 +205,5 @@ mod tests {
         assert_eq!((circle.taken(), circle.free_count()), (1, 1));
         assert_eq!(circle.next(START), Ok(4));
         assert_eq!(circle.next(LATER), Err(Dry::Full));
-    }
-
-    #[test]
-    fn ids_start_at_one_and_skip_what_others_hold() {
-        let mut ids = IdPool::default();
-        ids.take(NetworkId::MIN);
-        assert_eq!(ids.propose(START), NetworkId::try_from(2).ok());
-        assert_eq!(ids.propose(START), NetworkId::try_from(3).ok());
     }
 }
