@@ -26,6 +26,7 @@ pub(crate) enum Delta<K, V> {
 
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one is moved once, from its watch to the actor")]
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
@@ -89,13 +90,18 @@ impl Seen {
         self.networks.values().flatten().flatten()
     }
 
-    /// The port on `node` that `attachment` is for.
-    pub(crate) fn port_for(
+    /// The ports on `node` of the pod that `attachment` is for, the one it names first; none
+    /// before all of them are there.
+    pub(crate) fn ports_for(
         &self,
         node: &str,
         attachment: &Attachment,
-    ) -> Option<(&PortKey, &PlacedPort)> {
-        self.ports().find(|(_, port)| port.node.as_deref() == Some(node) && attachment.is_for(port))
+    ) -> Option<Vec<(&PortKey, &PlacedPort)>> {
+        let here = || self.ports().filter(|(_, port)| port.node.as_deref() == Some(node));
+        let first = here().find(|(_, port)| attachment.is_for(port))?;
+        let brought = here().filter(|(_, port)| first.1.brings(port));
+        let all: Vec<_> = std::iter::once(first).chain(brought).collect();
+        (all.len() > first.1.others.len()).then_some(all)
     }
 
     /// The object name of a network, where this node has it.

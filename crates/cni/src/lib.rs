@@ -12,7 +12,7 @@ mod result;
 
 pub mod wire;
 
-pub use attachment::{Attached, AttachmentId, AttachmentRequest};
+pub use attachment::{Attached, AttachedInterface, AttachmentId, AttachmentRequest};
 pub use error::{CniError, ErrorCode};
 pub use invocation::{Action, Invocation, SUPPORTED_VERSIONS};
 pub use plugin::run;

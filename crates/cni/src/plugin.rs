@@ -81,7 +81,6 @@ fn status_error(action: &Action, error: CniError) -> CniError {
 
 fn added(invocation: &Invocation, attached: &Attached) -> Option<Value> {
     let Action::Add(request) = &invocation.action else { return None };
-    let interface = &request.id.interface;
-    let result = CniResult { attached, interface, sandbox: &request.sandbox };
+    let result = CniResult { attached, sandbox: &request.sandbox };
     Some(result.to_json(&invocation.version))
 }

@@ -61,7 +61,6 @@ impl ControllerConfig {
         Settings {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
-            ..Settings::default()
         }
     }
 }

@@ -27,6 +27,7 @@ mod preflight;
 mod program;
 mod quiet;
 mod remove;
+mod routes;
 mod sandbox;
 
 pub use atoll_abi::DropReason;

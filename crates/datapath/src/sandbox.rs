@@ -3,21 +3,19 @@
 //! The rule: a foreign namespace is entered only by a thread that ends there.
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::thread;
 
 use atoll_plan::PodInterface;
-use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
-use netlink_packet_route::route::RouteScope;
 use nix::sched::{CloneFlags, setns};
-use rtnetlink::RouteMessageBuilder;
 use tokio::sync::oneshot;
 
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
-use crate::quiet::silence_pod_side;
+use crate::quiet::{silence_pod_side, stop_forwarding};
+use crate::routes;
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -73,15 +71,16 @@ async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), 
         .ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
         .attempt(|| format!("find interface {} inside the pod", wanted.name))?;
     silence_pod_side(&wanted.name)?;
+    if wanted.has_siblings {
+        stop_forwarding(&wanted.name)?;
+    }
     netlink.raise(&link).await?;
     for ip in &wanted.guard.ips {
         add_address(netlink, &link, *ip).await?;
     }
-    if wanted.guard.ips.iter().any(IpAddr::is_ipv4) {
-        route_ipv4(netlink, &link).await?;
-    }
-    if wanted.guard.ips.iter().any(IpAddr::is_ipv6) {
-        route_ipv6(netlink, &link).await?;
+    for route in routes::of(wanted, link.index) {
+        let added = netlink.handle.route().add(route).replace().execute().await;
+        added.attempt(|| format!("add a route through the gateway to {}", link.name))?;
     }
     Ok(())
 }
@@ -99,36 +98,4 @@ pub(crate) async fn add_address(
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
     request.execute().await.attempt(|| format!("add address {ip} to {}", link.name))
-}
-
-async fn route_ipv4(netlink: &Netlink, link: &Link) -> Result<(), DatapathError> {
-    let to_gateway = RouteMessageBuilder::<Ipv4Addr>::new()
-        .destination_prefix(GATEWAY_V4, 32)
-        .scope(RouteScope::Link)
-        .output_interface(link.index)
-        .build();
-    let through_gateway = RouteMessageBuilder::<Ipv4Addr>::new()
-        .gateway(GATEWAY_V4)
-        .output_interface(link.index)
-        .build();
-    for route in [to_gateway, through_gateway] {
-        netlink
-            .handle
-            .route()
-            .add(route)
-            .replace()
-            .execute()
-            .await
-            .attempt(|| format!("add the route through {GATEWAY_V4} to {}", link.name))?;
-    }
-    Ok(())
-}
-
-async fn route_ipv6(netlink: &Netlink, link: &Link) -> Result<(), DatapathError> {
-    let through_gateway = RouteMessageBuilder::<Ipv6Addr>::new()
-        .gateway(GATEWAY_V6)
-        .output_interface(link.index)
-        .build();
-    let added = netlink.handle.route().add(through_gateway).replace().execute().await;
-    added.attempt(|| format!("add the route through {GATEWAY_V6} to {}", link.name))
 }

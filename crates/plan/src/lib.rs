@@ -12,6 +12,7 @@ mod step;
 pub use diff::diff;
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
-    Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Resolver,
+    Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
+    Resolver,
 };
 pub use step::Step;

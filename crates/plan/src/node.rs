@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use atoll_types::{MacAddr, NetAddr, NetworkId};
+use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostInterface, Step};
@@ -88,6 +88,19 @@ pub struct PodInterface {
     pub mtu: u32,
     /// Who may speak through it.
     pub guard: Guard,
+    /// What the pod reaches through it.
+    pub reach: Reach,
+    /// Whether the pod has other interfaces, between which it must not forward.
+    pub has_siblings: bool,
+}
+
+/// What a pod reaches through one of its interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// Whatever no other interface leads to: the default routes.
+    Everything,
+    /// These ranges.
+    Only(BTreeSet<Cidr>),
 }
 
 /// What the datapath checks on every frame that leaves a pod.

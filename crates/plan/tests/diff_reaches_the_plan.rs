@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Resolver, Step, diff,
+    PodInterface, Reach, Resolver, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use proptest::prelude::*;
@@ -186,6 +186,8 @@ fn pod_interface(guard: Guard) -> PodInterface {
         description: "acme/web eth0".into(),
         mtu: 1450,
         guard,
+        reach: Reach::Everything,
+        has_siblings: false,
     }
 }
 

@@ -144,7 +144,7 @@ fn network(number: u32) -> NetworkId {
 }
 
 fn key(port: &PlacedPort) -> (String, String) {
-    (port.pod.namespace.clone(), port.pod.name.clone())
+    (port.pod.namespace.clone(), format!("{}.{}", port.pod.name, port.interface))
 }
 
 fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
@@ -158,6 +158,8 @@ fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
         pod_uid: format!("uid-of-{pod}"),
         interface: "eth0".into(),
         node: Some(node.into()),
+        others: BTreeSet::new(),
+        routes: BTreeSet::new(),
     }
 }
 
@@ -202,7 +204,7 @@ async fn an_add_is_answered_once_the_kernel_has_the_interface() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
     let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
-    assert_eq!(attached.ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(attached.interfaces[0].ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
     let observed = agent.observed();
     let interface = observed.interfaces.values().next().unwrap();
     assert!(interface.up && interface.guard.is_some());
@@ -428,4 +430,61 @@ async fn what_a_burst_asks_of_one_interface_is_done_in_order() {
     assert_eq!(del.await.unwrap(), AgentReply::Done);
     assert!(matches!(add_again.await.unwrap(), AgentReply::Attached(_)));
     assert_eq!(agent.observed().interfaces.len(), 2);
+}
+
+/// A pod with a further interface, which its first one names.
+fn two_ports(pod: &str) -> [PlacedPort; 2] {
+    let first = PlacedPort { others: ["net1".to_owned()].into(), ..port(pod, 5, "node1") };
+    let routes = ["10.1.0.0/16".parse().unwrap()].into();
+    let further = PlacedPort { interface: "net1".into(), routes, ..port(pod, 6, "node1") };
+    [first, further]
+}
+
+#[tokio::test]
+async fn one_add_makes_every_interface_of_the_pod_and_one_del_takes_all_away() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
+    let names: Vec<_> = attached.interfaces.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["eth0", "net1"]);
+    assert_eq!(attached.interfaces[1].routes, ["10.1.0.0/16".parse().unwrap()]);
+    assert_eq!(agent.observed().interfaces.len(), 2);
+    assert_eq!(agent.ask(AgentRequest::Check(id("web"))).await, AgentReply::Done);
+    assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    assert!(agent.observed().interfaces.is_empty() && agent.observed().endpoints.is_empty());
+}
+
+#[tokio::test]
+async fn an_add_waits_until_every_port_of_the_pod_is_there() {
+    let agent = Agent::start();
+    let [first, further] = two_ports("web");
+    agent.see(std::slice::from_ref(&first)).await;
+    let answer = agent.ask_later(add("web")).await;
+    assert_eq!(agent.ask(AgentRequest::Status).await, AgentReply::Done);
+    assert!(agent.observed().interfaces.is_empty(), "half a pod is no pod");
+    agent.see(&[first, further]).await;
+    assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 2);
+}
+
+#[tokio::test]
+async fn an_add_of_which_one_interface_fails_leaves_none() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    let further = HostInterface::for_attachment(&id("web").container_id, "net1");
+    agent.kernel.0.lock().unwrap().refuses_to_raise = Some(further);
+    assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::AttachFailed));
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_check_and_a_collection_look_at_every_interface() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    agent.ask(add("web")).await;
+    let further = HostInterface::for_attachment(&id("web").container_id, "net1");
+    agent.kernel.0.lock().unwrap().observed.interfaces.remove(&further);
+    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+    agent.ask(AgentRequest::Gc(vec![])).await;
+    assert!(agent.observed().interfaces.is_empty());
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atoll_datapath::{Attachment, Datapath, DatapathConfig, DropReason};
 use atoll_plan::{
     Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Step, diff,
+    Reach, Step, diff,
 };
 use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -162,6 +162,8 @@ impl Pod {
             description: format!("test/{} eth0", self.ip),
             mtu: 1450,
             guard: self.guard(),
+            reach: Reach::Everything,
+            has_siblings: false,
         }
     }
 }

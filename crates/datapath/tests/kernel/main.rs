@@ -9,5 +9,6 @@ mod gateway;
 mod isolation;
 mod lifecycle;
 mod overlay;
+mod several_interfaces;
 mod spoofing;
 mod talk;
