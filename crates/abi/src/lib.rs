@@ -6,12 +6,19 @@
 //! that belongs to a network is the network, and addresses are always sixteen bytes.
 
 mod address;
+mod connection;
 mod drop_reason;
+mod event;
 mod layout;
 
 pub use address::Address;
+pub use connection::{
+    CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,
+    TableKey,
+};
 pub use drop_reason::DropReason;
+pub use event::{Event, EventKind, Traffic};
 pub use layout::{
-    DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+    CONNECTIONS_PER_NETWORK, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES,
+    Interface, InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
 };
