@@ -69,6 +69,20 @@ drop_reasons! {
     SpoofedNd = 17, "spoofed-nd";
     /// neighbour discovery that is no question: advertisements, redirects, routers' messages
     UnwantedNd = 18, "unwanted-nd";
+    /// neither TCP, UDP, SCTP nor ICMP: it might carry another packet that nobody checks
+    Protocol = 19, "protocol";
+    /// it belongs to no connection and cannot start one
+    NoConnection = 20, "no-connection";
+    /// an ICMP message that speaks of no connection between its sender and its receiver
+    UnrelatedIcmp = 21, "unrelated-icmp";
+    /// an ICMP redirect, which only a router may send
+    IcmpRedirect = 22, "icmp-redirect";
+    /// a fragment that cuts the header with the ports in two
+    TinyFragment = 23, "tiny-fragment";
+    /// a fragment that would overwrite the one with the ports
+    OverlappingFragment = 24, "overlapping-fragment";
+    /// the network's table of connections has no room, or is not there
+    ConnectionsExhausted = 25, "connections-exhausted";
 }
 
 impl DropReason {

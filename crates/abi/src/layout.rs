@@ -7,7 +7,7 @@ use crate::{Address, DropReason};
 
 /// The version of everything in this file. Pins live in a directory of this number; it grows with
 /// every change that an older program could misread.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// How many source addresses one interface may have.
 pub const MAX_SOURCES: usize = 8;
@@ -18,7 +18,10 @@ pub const INTERFACE_NAME_BYTES: usize = 16;
 /// The number in a [`DropKey`] when a packet could not be put to any network.
 pub const NO_NETWORK: u32 = 0;
 
-/// Key of the map `interfaces`.
+/// How many connections one network may have on one node; more push out its own least used.
+pub const CONNECTIONS_PER_NETWORK: u32 = 16384;
+
+/// Key of the maps `interfaces` and `traffic`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub struct InterfaceKey {
@@ -30,6 +33,8 @@ pub struct InterfaceKey {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Interface {
+    /// When the interface was guarded first, as of an [`Endpoint`].
+    pub since: u64,
     /// The network this interface is in.
     pub network: u32,
     /// The only source MAC let through.
@@ -42,6 +47,8 @@ pub struct Interface {
     pub name: [u8; INTERFACE_NAME_BYTES],
     /// The only source addresses let through.
     pub sources: [Address; MAX_SOURCES],
+    /// Zero.
+    pub reserved: [u8; 4],
 }
 
 /// Key of the map `endpoints`.
@@ -64,6 +71,9 @@ impl From<NetAddr> for EndpointKey {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Endpoint {
+    /// When it came to this place, in nanoseconds of the monotonic clock. A connection that is
+    /// older belongs to somebody who had the address before.
+    pub since: u64,
     /// The host side of the pod's interface on this node, or zero.
     pub ifindex: u32,
     /// The underlay address of the node that has the pod, or [`Address::NONE`].
@@ -71,7 +81,7 @@ pub struct Endpoint {
     /// The pod's MAC, put into the frame on delivery.
     pub mac: [u8; 6],
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: [u8; 6],
 }
 
 /// Key of the map `peers`.

@@ -7,7 +7,9 @@
 
 mod address;
 mod alias;
+mod connection;
 mod drop_reason;
+mod event;
 mod layout;
 
 pub use address::Address;
@@ -15,8 +17,14 @@ pub use alias::{
     ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
     aliased_interface, aliases_of,
 };
+pub use connection::{
+    CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,
+    TableKey,
+};
 pub use drop_reason::DropReason;
+pub use event::{Event, EventKind, Traffic};
 pub use layout::{
-    DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
-    InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+    CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer,
+    PeerKey,
 };

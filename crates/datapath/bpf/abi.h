@@ -8,6 +8,7 @@
 #define MAX_SOURCES 8
 #define INTERFACE_NAME_BYTES 16
 #define NO_NETWORK 0
+#define CONNECTIONS_PER_NETWORK 16384
 
 /* An IP address in network byte order; IPv4 is written as IPv4-mapped IPv6. */
 struct address {
@@ -19,12 +20,14 @@ struct interface_key {
 };
 
 struct interface {
+	__u64 since; /* as of an endpoint */
 	__u32 network;
 	__u8 mac[6];
 	__u8 source_count;
 	__u8 serves_ipv6;
 	char name[INTERFACE_NAME_BYTES];
 	struct address sources[MAX_SOURCES];
+	__u8 reserved[4];
 };
 
 struct endpoint_key {
@@ -33,10 +36,11 @@ struct endpoint_key {
 };
 
 struct endpoint {
+	__u64 since; /* when it came to this place, by the monotonic clock; no connection is older */
 	__u32 ifindex;
 	struct address node;
 	__u8 mac[6];
-	__u8 reserved[2];
+	__u8 reserved[6];
 };
 
 struct peer_key {
@@ -68,6 +72,84 @@ struct drop_counter {
 	__u64 bytes;
 };
 
+struct table_key {
+	__u32 network;
+};
+
+/* A connection, or a datagram that comes in fragments. The lower of both ends stands first, so that
+ * one entry serves both directions; a datagram has the identification of its fragments in place of
+ * the ports. */
+struct connection_key {
+	struct address low;
+	struct address high;
+	__be16 low_port;
+	__be16 high_port;
+	__u8 protocol;
+	__u8 kind; /* enum entry_kind */
+	__u8 reserved[2];
+};
+
+enum entry_kind {
+	KIND_CONNECTION = 0,
+	KIND_FRAGMENTS_OF_LOW = 1,
+	KIND_FRAGMENTS_OF_HIGH = 2,
+};
+
+enum connection_state {
+	STATE_NEW = 1,	       /* one side has spoken */
+	STATE_ESTABLISHED = 2, /* both have */
+	STATE_CLOSING = 3,     /* one side has said its last word */
+	STATE_CLOSED = 4,      /* both have, or one has broken it off */
+};
+
+#define CONNECTION_OPENED_BY_HIGH 1
+#define CONNECTION_LOW_IS_DONE 2
+#define CONNECTION_HIGH_IS_DONE 4
+
+struct connection {
+	__u64 opened;	 /* nanoseconds of the monotonic clock */
+	__u64 last_seen; /* the same, to the second */
+	__u32 rule;	 /* what policy decided when it was opened; zero: nobody was asked */
+	__u8 state;	 /* enum connection_state */
+	__u8 flags;
+	__be16 nat_port; /* what one end is translated to; zero: nothing */
+	struct address nat_address;
+	__be16 source_port; /* of a datagram in fragments: what its first fragment said */
+	__be16 destination_port;
+	__u16 extent; /* how many bytes of the datagram the first fragment had */
+	__u8 protocol;
+	__u8 reserved;
+};
+
+/* What one pod has sent and received, on one CPU. */
+struct traffic {
+	__u64 sent_packets;
+	__u64 sent_bytes;
+	__u64 received_packets;
+	__u64 received_bytes;
+	__u64 dropped_packets; /* of those that it sent */
+	__u64 dropped_bytes;
+};
+
+enum event_kind {
+	EVENT_DROP = 1,
+	EVENT_OPENED = 2,
+	EVENT_CLOSED = 3,
+};
+
+struct event {
+	__u64 at; /* nanoseconds of the monotonic clock */
+	__u32 network;
+	__u32 ifindex; /* where the packet came in */
+	struct address source;
+	struct address destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u16 reason; /* of a drop */
+	__u8 kind;    /* enum event_kind */
+	__u8 protocol;
+};
+
 enum drop_reason {
 	DROP_UNKNOWN = 0,
 	DROP_UNKNOWN_INTERFACE = 1,
@@ -88,6 +170,13 @@ enum drop_reason {
 	DROP_KERNEL_REFUSED = 16,
 	DROP_SPOOFED_ND = 17,
 	DROP_UNWANTED_ND = 18,
+	DROP_PROTOCOL = 19,
+	DROP_NO_CONNECTION = 20,
+	DROP_UNRELATED_ICMP = 21,
+	DROP_ICMP_REDIRECT = 22,
+	DROP_TINY_FRAGMENT = 23,
+	DROP_OVERLAPPING_FRAGMENT = 24,
+	DROP_CONNECTIONS_EXHAUSTED = 25,
 };
 
 /* What every pod sees as its gateway, in every network. */

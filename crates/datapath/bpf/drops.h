@@ -4,7 +4,8 @@
 
 #include <linux/pkt_cls.h>
 
-#include "maps.h"
+#include "events.h"
+#include "traffic.h"
 
 static __always_inline struct drop_counter *new_drop_counter(struct drop_key *key)
 {
@@ -31,5 +32,8 @@ static __noinline int drop(struct __sk_buff *skb, __u32 network, enum drop_reaso
 		counter->packets += 1;
 		counter->bytes += skb->len;
 	}
+	count_dropped(skb);
+	if (is_watched())
+		tell_drop(skb, network, reason);
 	return TC_ACT_SHOT;
 }

@@ -4,7 +4,6 @@
 
 #include "icmp.h"
 
-#define IPV4_FRAGMENT_BITS 0x3fff /* more fragments, or an offset */
 #define IPV4_ECHO_FRAME (IPV4_FRAME + sizeof(struct icmp_header))
 #define IPV6_ECHO_FRAME (IPV6_FRAME + sizeof(struct icmp_header))
 

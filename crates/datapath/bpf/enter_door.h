@@ -6,6 +6,7 @@
 #pragma once
 
 #include "alias.h"
+#include "connection.h"
 #include "constants.h"
 #include "drops.h"
 #include "translate.h"
@@ -31,70 +32,62 @@ static __always_inline int to_node(struct __sk_buff *skb)
 	return bpf_redirect(NODE_IFINDEX, BPF_F_INGRESS);
 }
 
-static __always_inline bool is_question(const struct transport *transport)
+static __always_inline bool is_question(const struct transport *t)
 {
-	return transport->ports.destination == bpf_htons(DNS_PORT);
+	return has_ports(t) && t->destination_port == bpf_htons(DNS_PORT);
 }
 
-static __always_inline struct ports ports_behind_door(const struct transport *transport)
+static __always_inline struct ports ports_behind_door(const struct transport *t)
 {
-	return (struct ports){ .source = transport->ports.source,
-			       .destination = bpf_htons(DOOR_PORT) };
+	return (struct ports){ .source = t->source_port, .destination = bpf_htons(DOOR_PORT) };
 }
 
-static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own)
+/* The door that this packet asks at, or NO_DOOR. */
+static __always_inline __u32 asked_door(const struct flow *flow, const struct interface *own,
+					bool ipv6)
 {
-	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	const struct address *known = first_source(own, false);
+	const struct address *known = first_source(own, ipv6);
 	struct doors *ways = doors_of(own->network);
-	struct transport transport = {};
-	struct ipv4_ends was, is;
-	struct address destination;
-	struct ports ports;
-	struct iphdr *ip;
-	__u32 door;
 
-	if (!eth || !known || !ways)
+	if (!known || !ways || !same_address(&flow->source, known) ||
+	    !is_question(&flow->transport))
+		return NO_DOOR;
+	return door_to(ipv6 ? ways->ipv6 : ways->ipv4, &flow->destination);
+}
+
+static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,
+				      struct flow *flow)
+{
+	struct ports ports = ports_behind_door(&flow->transport);
+	__u32 door = asked_door(flow, own, false);
+	struct ipv4_ends was, is;
+
+	if (door == NO_DOOR)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	ip = ipv4_header(eth);
-	was = (struct ipv4_ends){ .source = ip->saddr, .destination = ip->daddr };
-	destination = ipv4_mapped(was.destination);
-	door = door_to(ways->ipv4, &destination);
-	if (door == NO_DOOR || was.source != ipv4_of(known) ||
-	    !transport_ipv4(skb, ip, &transport) || !is_question(&transport))
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	was = (struct ipv4_ends){ .source = ipv4_of(&flow->source),
+				  .destination = ipv4_of(&flow->destination) };
 	is = (struct ipv4_ends){ .source = alias_ipv4(skb->ifindex),
 				 .destination = behind_door_ipv4(door) };
-	ports = ports_behind_door(&transport);
-	if (translate_ipv4(skb, &was, &is, &transport) || translate_ports(skb, &transport, &ports))
+	if (translate_ipv4(skb, &was, &is, &flow->transport) ||
+	    translate_ports(skb, &flow->transport, &ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_node(skb);
 }
 
-static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *own)
+static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *own,
+				      struct flow *flow)
 {
-	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	const struct address *known = first_source(own, true);
-	struct doors *ways = doors_of(own->network);
-	struct transport transport = {};
+	struct ports ports = ports_behind_door(&flow->transport);
+	__u32 door = asked_door(flow, own, true);
 	struct ipv6_ends was, is;
-	struct ports ports;
-	struct ipv6hdr *ip;
-	__u32 door;
 
-	if (!eth || !known || !ways)
+	if (door == NO_DOOR)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	ip = ipv6_header(eth);
-	was = (struct ipv6_ends){ .source = ipv6_address(&ip->saddr),
-				  .destination = ipv6_address(&ip->daddr) };
-	door = door_to(ways->ipv6, &was.destination);
-	if (door == NO_DOOR || !same_address(&was.source, known) ||
-	    !transport_ipv6(skb, ip, &transport) || !is_question(&transport))
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	was = (struct ipv6_ends){ .source = flow->source, .destination = flow->destination };
 	is = (struct ipv6_ends){ .source = alias_ipv6(skb->ifindex),
 				 .destination = behind_door_ipv6(door) };
-	ports = ports_behind_door(&transport);
-	if (translate_ipv6(skb, &was, &is, &transport) || translate_ports(skb, &transport, &ports))
+	if (translate_ipv6(skb, &was, &is, &flow->transport) ||
+	    translate_ports(skb, &flow->transport, &ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_node(skb);
 }

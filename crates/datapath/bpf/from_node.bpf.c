@@ -15,15 +15,15 @@ static __always_inline struct interface *interface_of(__u32 ifindex)
 	return bpf_map_lookup_elem(&interfaces, &key);
 }
 
-static __always_inline bool is_answer(const struct transport *transport)
+static __always_inline bool is_answer(const struct transport *t)
 {
-	return transport->ports.source == bpf_htons(DOOR_PORT);
+	return has_ports(t) && t->source_port == bpf_htons(DOOR_PORT);
 }
 
-static __always_inline struct ports ports_before_door(const struct transport *transport)
+static __always_inline struct ports ports_before_door(const struct transport *t)
 {
 	return (struct ports){ .source = bpf_htons(DNS_PORT),
-			       .destination = transport->ports.destination };
+			       .destination = t->destination_port };
 }
 
 static __always_inline int to_pod(struct __sk_buff *skb, const struct interface *own,
@@ -42,7 +42,7 @@ static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
 	const struct address *known, *asked;
-	struct transport transport = {};
+	struct transport transport;
 	struct ipv4_ends was, is;
 	struct interface *own;
 	struct doors *ways;
@@ -61,7 +61,7 @@ static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 	known = first_source(own, false);
 	ways = doors_of(own->network);
 	door = bpf_ntohl(was.source) - DOOR_IPV4;
-	if (!known || !ways || door >= DOORS || !transport_ipv4(skb, ip, &transport) ||
+	if (!known || !ways || door >= DOORS || read_ipv4(skb, ip, &transport) != FINE ||
 	    !is_answer(&transport))
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
 	asked = &ways->ipv4[door];
@@ -77,7 +77,7 @@ static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 static __always_inline int ipv6_from_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct transport transport = {};
+	struct transport transport;
 	struct address base, *asked;
 	const struct address *known;
 	struct ipv6_ends was, is;
@@ -102,7 +102,7 @@ static __always_inline int ipv6_from_node(struct __sk_buff *skb)
 	door = bpf_ntohl(was.source.words[3]) - bpf_ntohl(base.words[3]);
 	base.words[3] = was.source.words[3];
 	if (!known || !ways || door >= DOORS || !same_address(&base, &was.source) ||
-	    !transport_ipv6(skb, ip, &transport) || !is_answer(&transport))
+	    read_ipv6(skb, ip, &transport) != FINE || !is_answer(&transport))
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
 	asked = &ways->ipv6[door];
 	if (is_none(asked))

@@ -14,6 +14,7 @@
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
+#include "track.h"
 
 static __always_inline struct endpoint *endpoint_of(__u32 network, const struct address *ip)
 {
@@ -27,17 +28,21 @@ static __always_inline bool lives_on(const struct endpoint *endpoint, const stru
 	return endpoint && !endpoint->ifindex && same_address(&endpoint->node, node);
 }
 
-static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
-				     const struct address *node, const struct address *source,
-				     const struct address *destination)
+static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
+				     const struct address *node, struct flow *flow)
 {
-	struct endpoint *to;
+	struct endpoint *from = endpoint_of(flow->network, &flow->source), *to;
+	verdict judged;
 
-	if (!lives_on(endpoint_of(network, source), node))
-		return drop(skb, network, DROP_OVERLAY_SPOOF);
-	to = endpoint_of(network, destination);
+	if (!lives_on(from, node))
+		return drop(skb, flow->network, DROP_OVERLAY_SPOOF);
+	to = endpoint_of(flow->network, &flow->destination);
 	if (!to || !to->ifindex)
-		return drop(skb, network, DROP_NO_ENDPOINT);
+		return drop(skb, flow->network, DROP_NO_ENDPOINT);
+	flow->since = from->since > to->since ? from->since : to->since;
+	judged = track(skb, flow);
+	if (judged != FINE)
+		return drop(skb, flow->network, judged);
 	return deliver_here(skb, eth, to);
 }
 
@@ -45,7 +50,7 @@ static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 networ
 					     const struct address *node)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct address source, destination;
+	struct flow flow = { .network = network };
 	struct iphdr *ip;
 	verdict judged;
 
@@ -53,31 +58,35 @@ static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 networ
 		return drop(skb, network, DROP_MALFORMED);
 	ip = ipv4_header(eth);
 	judged = check_ipv4(skb, ip);
+	if (judged == FINE)
+		judged = read_ipv4(skb, ip, &flow.transport);
 	if (judged != FINE)
 		return drop(skb, network, judged);
-	source = ipv4_mapped(ip->saddr);
-	destination = ipv4_mapped(ip->daddr);
-	return hand_over(skb, eth, network, node, &source, &destination);
+	flow.source = ipv4_mapped(ip->saddr);
+	flow.destination = ipv4_mapped(ip->daddr);
+	return hand_over(skb, eth, node, &flow);
 }
 
 static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, __u32 network,
 					     const struct address *node)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct address source, destination;
+	struct flow flow = { .network = network };
 	struct ipv6hdr *ip;
 	verdict judged;
 
 	if (!eth)
 		return drop(skb, network, DROP_MALFORMED);
 	ip = ipv6_header(eth);
-	source = ipv6_address(&ip->saddr);
-	destination = ipv6_address(&ip->daddr);
-	judged = check_ipv6(skb, ip, &source, &destination);
+	flow.source = ipv6_address(&ip->saddr);
+	flow.destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &flow.source, &flow.destination);
+	if (judged == FINE)
+		judged = read_ipv6(skb, ip, &flow.transport);
 	if (judged != FINE)
 		return drop(skb, network, judged);
 	leave_link(ip);
-	return hand_over(skb, eth, network, node, &source, &destination);
+	return hand_over(skb, eth, node, &flow);
 }
 
 SEC("classifier")

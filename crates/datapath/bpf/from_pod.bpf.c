@@ -14,6 +14,7 @@
 #include "nd.h"
 #include "source.h"
 #include "too_big.h"
+#include "track.h"
 #include "tunnel.h"
 
 static __always_inline struct endpoint *find(__u32 network, const struct address *destination)
@@ -31,42 +32,61 @@ static __always_inline verdict check_ends(const struct interface *own, const str
 	return to_group || is_group_mac(eth->h_dest) ? DROP_MULTICAST : FINE;
 }
 
+static __always_inline int send(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
+				const struct endpoint *to)
+{
+	count_sent(skb);
+	return to->ifindex ? deliver_here(skb, eth, to) : deliver_there(skb, eth, network, to);
+}
+
+/* The flow of a packet from `own`'s pod to `to`. */
+static __always_inline verdict track_to(struct __sk_buff *skb, struct flow *flow,
+					const struct interface *own, const struct endpoint *to)
+{
+	flow->network = own->network;
+	flow->since = own->since > to->since ? own->since : to->since;
+	return track(skb, flow);
+}
+
 static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface *own)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct address source, destination;
 	struct endpoint *to;
 	struct iphdr *ip;
+	struct flow flow;
 	verdict judged;
 
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
 	ip = ipv4_header(eth);
-	source = ipv4_mapped(ip->saddr);
-	destination = ipv4_mapped(ip->daddr);
-	judged = check_ends(own, eth, &source, is_group_ipv4(ip->daddr));
+	flow.source = ipv4_mapped(ip->saddr);
+	flow.destination = ipv4_mapped(ip->daddr);
+	judged = check_ends(own, eth, &flow.source, is_group_ipv4(ip->daddr));
 	if (judged == FINE)
 		judged = check_ipv4(skb, ip);
+	if (judged == FINE)
+		judged = read_ipv4(skb, ip, &flow.transport);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
-	to = find(own->network, &destination);
-	if (to && to->ifindex)
-		return deliver_here(skb, eth, to);
+	to = find(own->network, &flow.destination);
 	if (!to && is_for_gateway_ipv4(ip))
 		return answer_echo_ipv4(skb, own);
 	if (!to)
-		return enter_door_ipv4(skb, own);
-	if (!fits_tunnel(skb))
+		return enter_door_ipv4(skb, own, &flow);
+	judged = track_to(skb, &flow, own, to);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
+	if (!to->ifindex && !fits_tunnel(skb))
 		return refuse_too_big_ipv4(skb, own);
-	return deliver_there(skb, eth, own->network, to);
+	return send(skb, eth, own->network, to);
 }
 
 static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct address source, destination;
 	struct endpoint *to;
 	struct ipv6hdr *ip;
+	struct flow flow;
 	verdict judged;
 
 	if (!own->serves_ipv6)
@@ -74,27 +94,30 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
 	ip = ipv6_header(eth);
-	source = ipv6_address(&ip->saddr);
-	destination = ipv6_address(&ip->daddr);
-	judged = check_ipv6(skb, ip, &source, &destination);
+	flow.source = ipv6_address(&ip->saddr);
+	flow.destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &flow.source, &flow.destination);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	if (is_nd(skb, ip))
-		return answer_nd(skb, own, &source);
-	judged = check_ends(own, eth, &source, is_group_ipv6(&destination));
+		return answer_nd(skb, own, &flow.source);
+	judged = check_ends(own, eth, &flow.source, is_group_ipv6(&flow.destination));
+	if (judged == FINE)
+		judged = read_ipv6(skb, ip, &flow.transport);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	leave_link(ip);
-	to = find(own->network, &destination);
-	if (to && to->ifindex)
-		return deliver_here(skb, eth, to);
-	if (!to && is_for_gateway_ipv6(ip, &destination))
+	to = find(own->network, &flow.destination);
+	if (!to && is_for_gateway_ipv6(ip, &flow.destination))
 		return answer_echo_ipv6(skb, own);
 	if (!to)
-		return enter_door_ipv6(skb, own);
-	if (!fits_tunnel(skb))
+		return enter_door_ipv6(skb, own, &flow);
+	judged = track_to(skb, &flow, own, to);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
+	if (!to->ifindex && !fits_tunnel(skb))
 		return refuse_too_big_ipv6(skb, own);
-	return deliver_there(skb, eth, own->network, to);
+	return send(skb, eth, own->network, to);
 }
 
 SEC("classifier")

@@ -12,6 +12,9 @@
 #define IPV4_OPTION_LOOSE_ROUTE 131
 #define IPV4_OPTION_STRICT_ROUTE 137
 #define IPV4_OPTIONS_MAX 40
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_OFFSET_BITS 0x1fff /* in units of eight bytes */
+#define IPV4_FRAGMENT_BITS (IPV4_MORE_FRAGMENTS | IPV4_OFFSET_BITS)
 #define IPV4_FRAME (ETH_HLEN + sizeof(struct iphdr))
 
 static __always_inline struct iphdr *ipv4_header(struct ethhdr *eth)

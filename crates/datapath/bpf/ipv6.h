@@ -15,6 +15,7 @@
 #define IPV6_ICMP 58
 #define IPV6_DESTINATION 60
 #define IPV6_EXTENSIONS_MAX 8
+#define IPV6_FRAGMENT_SIZE 8
 #define IPV6_FRAME (ETH_HLEN + sizeof(struct ipv6hdr))
 
 static __always_inline struct ipv6hdr *ipv6_header(struct ethhdr *eth)
@@ -47,12 +48,22 @@ static __always_inline bool is_extension(__u8 header)
 	       header == IPV6_AUTHENTICATION || header == IPV6_DESTINATION;
 }
 
+struct fragment_header {
+	__u8 next;
+	__u8 reserved;
+	__be16 place; /* the offset in its upper thirteen bits, and whether more follow */
+	__be32 id;
+};
+
 /* A walk over the extension headers of one packet. */
 struct extension_walk {
 	struct __sk_buff *skb;
 	__u32 at;
 	__u32 header;
 	verdict judged;
+	__be32 id; /* of the datagram, if it comes in fragments */
+	__u32 offset;
+	__u32 more;
 };
 
 static __always_inline __u32 extension_size(__u8 header, __u8 length)
@@ -65,10 +76,10 @@ static __always_inline __u32 extension_size(__u8 header, __u8 length)
 }
 
 /* One extension header; says whether the walk is over. */
-static long check_ipv6_extension(__u32 index __attribute__((unused)), void *context)
+static long follow_extension(__u32 index __attribute__((unused)), void *context)
 {
 	struct extension_walk *walk = context;
-	__u8 start[4] = {};
+	struct fragment_header start = {};
 
 	walk->judged = FINE;
 	if (!is_extension(walk->header))
@@ -77,25 +88,27 @@ static long check_ipv6_extension(__u32 index __attribute__((unused)), void *cont
 	if (walk->header == IPV6_ROUTING)
 		return 1;
 	walk->judged = DROP_MALFORMED;
-	if (bpf_skb_load_bytes(walk->skb, walk->at, start, sizeof(start)))
+	if (bpf_skb_load_bytes(walk->skb, walk->at, &start, sizeof(start)))
 		return 1;
-	/* What follows a later fragment's header is payload. */
-	if (walk->header == IPV6_FRAGMENT && (start[2] || start[3] & 0xf8)) {
-		walk->judged = FINE;
-		return 1;
+	walk->at += extension_size(walk->header, start.reserved);
+	if (walk->header == IPV6_FRAGMENT) {
+		walk->id = start.id;
+		walk->offset = bpf_ntohs(start.place) & 0xfff8;
+		walk->more = bpf_ntohs(start.place) & 1;
 	}
-	walk->at += extension_size(walk->header, start[1]);
-	walk->header = start[0];
-	return 0;
+	walk->header = start.next;
+	/* What follows a later fragment's header is payload. */
+	if (walk->offset)
+		walk->judged = FINE;
+	return walk->offset != 0;
 }
 
-/* More headers than we follow are as wrong as one that is cut off. */
-static __noinline verdict check_ipv6_extensions(struct __sk_buff *skb, __u8 header)
+/* Leads to the first header that is no extension. More headers than we follow are as wrong as one
+ * that is cut off. */
+static __always_inline verdict walk_extensions(struct extension_walk *walk)
 {
-	struct extension_walk walk = { .skb = skb, .at = IPV6_FRAME, .header = header };
-
-	bpf_loop(IPV6_EXTENSIONS_MAX, check_ipv6_extension, &walk, 0);
-	return walk.judged;
+	bpf_loop(IPV6_EXTENSIONS_MAX, follow_extension, walk, 0);
+	return walk->judged;
 }
 
 static __always_inline verdict check_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip,
@@ -104,11 +117,7 @@ static __always_inline verdict check_ipv6(struct __sk_buff *skb, const struct ip
 {
 	if (ip->version != 6 || bpf_ntohs(ip->payload_len) + IPV6_FRAME > skb->len)
 		return DROP_MALFORMED;
-	if (is_mapped(source) || is_mapped(destination))
-		return DROP_MALFORMED;
-	if (is_extension(ip->nexthdr))
-		return check_ipv6_extensions(skb, ip->nexthdr);
-	return FINE;
+	return is_mapped(source) || is_mapped(destination) ? DROP_MALFORMED : FINE;
 }
 
 /* Neighbour discovery believes a message only if its hop limit is 255: that it comes from this very

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps, shared by all programs through their pins. A hash's buckets are allocated up front
- * (16 bytes each), its entries only when they are put in: an idle node pays about 4 MB here. */
+ * (16 bytes each), its entries only when they are put in: an idle node pays about 4 MB here. Each
+ * network that has a pod on this node adds a table of connections, which is allocated whole. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -57,3 +58,46 @@ struct {
 	__type(key, struct drop_key);
 	__type(value, struct drop_counter);
 } drops SEC(".maps");
+
+/* What each pod of this node has sent and received, by the host side of its interface. The agent
+ * makes the entries; a program only finds them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct interface_key);
+	__type(value, struct traffic);
+} traffic SEC(".maps");
+
+/* One table of connections for each network that has a pod on this node. A network that opens more
+ * than its table holds loses its own least used ones and nobody else's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct table_key);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_LRU_HASH);
+		__uint(max_entries, CONNECTIONS_PER_NETWORK);
+		__uint(key_size, sizeof(struct connection_key));
+		__uint(value_size, sizeof(struct connection));
+	});
+} connections SEC(".maps");
+
+/* Drops, and connections that come and go, for whoever watches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} events SEC(".maps");
+
+/* Whether anybody watches: zero or one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} watchers SEC(".maps");

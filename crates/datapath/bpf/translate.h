@@ -3,11 +3,11 @@
  * that is still to be made by the one who sends it out. */
 #pragma once
 
-#include <linux/in.h>
 #include <stddef.h>
 
 #include "ipv4.h"
 #include "ipv6.h"
+#include "transport.h"
 
 #define TCP_CHECKSUM 16
 #define UDP_CHECKSUM 6
@@ -16,42 +16,18 @@ struct ports {
 	__be16 source, destination;
 };
 
-/* Where the packet's ports are and what they are. */
-struct transport {
-	__u32 at;
-	__u8 protocol;
-	struct ports ports;
-};
-
-static __always_inline bool has_ports(__u8 protocol)
+/* Whether the ports of a packet can be told and changed: it is a whole one of TCP or UDP. */
+static __always_inline bool has_ports(const struct transport *t)
 {
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
-}
-
-/* Whether this is a whole packet of TCP or UDP. */
-static __always_inline bool transport_ipv4(struct __sk_buff *skb, const struct iphdr *ip,
-					   struct transport *found)
-{
-	found->at = ETH_HLEN + ip->ihl * 4;
-	found->protocol = ip->protocol;
-	return has_ports(ip->protocol) && !(ip->frag_off & bpf_htons(0x3fff)) &&
-	       !bpf_skb_load_bytes(skb, found->at, &found->ports, sizeof(found->ports));
-}
-
-static __always_inline bool transport_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip,
-					   struct transport *found)
-{
-	found->at = IPV6_FRAME;
-	found->protocol = ip->nexthdr;
-	return has_ports(ip->nexthdr) &&
-	       !bpf_skb_load_bytes(skb, found->at, &found->ports, sizeof(found->ports));
+	return t->part == PART_WHOLE &&
+	       (t->protocol == TCP_PROTOCOL || t->protocol == UDP_PROTOCOL);
 }
 
 /* A checksum of zero means none in UDP over IPv4, and stays so. */
 static __always_inline long renew_checksum(struct __sk_buff *skb, const struct transport *was,
 					   __s64 change, __u64 flags)
 {
-	if (was->protocol == IPPROTO_UDP)
+	if (was->protocol == UDP_PROTOCOL)
 		return bpf_l4_csum_replace(skb, was->at + UDP_CHECKSUM, 0, change,
 					   flags | BPF_F_MARK_MANGLED_0);
 	return bpf_l4_csum_replace(skb, was->at + TCP_CHECKSUM, 0, change, flags);
@@ -60,7 +36,9 @@ static __always_inline long renew_checksum(struct __sk_buff *skb, const struct t
 static __always_inline long translate_ports(struct __sk_buff *skb, const struct transport *was,
 					    const struct ports *is)
 {
-	__s64 change = bpf_csum_diff((void *)&was->ports, sizeof(*is), (void *)is, sizeof(*is), 0);
+	const struct ports old = { .source = was->source_port,
+				   .destination = was->destination_port };
+	__s64 change = bpf_csum_diff((void *)&old, sizeof(old), (void *)is, sizeof(*is), 0);
 
 	return renew_checksum(skb, was, change, 0) ||
 	       bpf_skb_store_bytes(skb, was->at, is, sizeof(*is), 0);

@@ -9,7 +9,7 @@ use atoll_types::NetAddr;
 use crate::error::DatapathError;
 use crate::netlink::Link;
 use crate::pins::unpin;
-use crate::{Datapath, encode, interface, observe};
+use crate::{Datapath, clock, encode, interface, observe};
 
 /// Does the step.
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
@@ -49,8 +49,11 @@ async fn guard_interface(
     guard: &Guard,
 ) -> Result<(), DatapathError> {
     let link = existing(datapath, name).await?;
-    let entry = encode::interface(name, guard)?;
-    datapath.maps.interfaces.put(InterfaceKey { ifindex: link.index }, entry)?;
+    let key = InterfaceKey { ifindex: link.index };
+    let known = datapath.maps.interfaces.get(key)?;
+    let since = encode::interface_since(known.as_ref(), name, guard, clock::now()?);
+    datapath.maps.make_room_for(key, guard.network.get())?;
+    datapath.maps.interfaces.put(key, encode::interface(name, guard, since)?)?;
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
@@ -65,7 +68,8 @@ async fn put_endpoint(
         }
         Place::There(node) => encode::endpoint_there(endpoint.mac, *node)?,
     };
-    datapath.maps.endpoints.put(addr.into(), entry)
+    let known = datapath.maps.endpoints.get(addr.into())?;
+    datapath.maps.endpoints.put(addr.into(), encode::aged(entry, known, clock::now()?))
 }
 
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {
@@ -88,6 +92,7 @@ async fn remove_interfaces(
     for (key, entry) in datapath.maps.interfaces.entries()? {
         if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
             datapath.maps.interfaces.remove(key)?;
+            datapath.maps.traffic.remove(key)?;
         }
     }
     Ok(())

@@ -9,10 +9,11 @@ use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 use crate::error::DatapathError;
 
-/// The map entry that enforces `guard` on the interface called `name`.
+/// The map entry that enforces `guard` on the interface called `name`, which is there `since`.
 pub(crate) fn interface(
     name: &HostInterface,
     guard: &Guard,
+    since: u64,
 ) -> Result<abi::Interface, DatapathError> {
     let count = u8::try_from(guard.ips.len()).ok();
     let source_count = count.filter(|count| usize::from(*count) <= MAX_SOURCES);
@@ -21,12 +22,14 @@ pub(crate) fn interface(
         *slot = (*ip).into();
     }
     Ok(abi::Interface {
+        since,
         network: guard.network.get(),
         mac: guard.mac.octets(),
         source_count: source_count.ok_or(DatapathError::TooManySources(guard.ips.len()))?,
         serves_ipv6: guard.ips.iter().any(IpAddr::is_ipv6).into(),
         name: name_bytes(name),
         sources,
+        reserved: [0; 4],
     })
 }
 
@@ -55,13 +58,33 @@ pub(crate) fn guard(entry: &abi::Interface) -> Option<Guard> {
 
 /// The map entry for an endpoint, whose interface (if it is on this node) has index `ifindex`.
 pub(crate) fn endpoint_here(mac: MacAddr, ifindex: u32) -> abi::Endpoint {
-    abi::Endpoint { ifindex, node: Address::NONE, mac: mac.octets(), reserved: [0; 2] }
+    abi::Endpoint { since: 0, ifindex, node: Address::NONE, mac: mac.octets(), reserved: [0; 6] }
 }
 
 /// The map entry for an endpoint on the node with underlay address `node`.
 pub(crate) fn endpoint_there(mac: MacAddr, node: IpAddr) -> Result<abi::Endpoint, DatapathError> {
     let node = ipv4_node(node)?;
-    Ok(abi::Endpoint { ifindex: 0, node, mac: mac.octets(), reserved: [0; 2] })
+    Ok(abi::Endpoint { since: 0, ifindex: 0, node, mac: mac.octets(), reserved: [0; 6] })
+}
+
+/// Since when an interface that is guarded anew `now` is there: what is there already stays as old
+/// as it is, so that its connections stay its own.
+pub(crate) fn interface_since(
+    known: Option<&abi::Interface>,
+    name: &HostInterface,
+    guard: &Guard,
+    now: u64,
+) -> u64 {
+    let same = known.filter(|known| {
+        interface_name(known).as_ref() == Some(name) && known.network == guard.network.get()
+    });
+    same.map_or(now, |known| known.since)
+}
+
+/// The same endpoint as old as it is: one that has moved or changed is new.
+pub(crate) fn aged(entry: abi::Endpoint, known: Option<abi::Endpoint>, now: u64) -> abi::Endpoint {
+    let same = known.filter(|known| abi::Endpoint { since: 0, ..*known } == entry);
+    abi::Endpoint { since: same.map_or(now, |known| known.since), ..entry }
 }
 
 /// The address of a node, which the tunnel reaches over IPv4 only.
@@ -123,7 +146,7 @@ mod tests {
     #[test]
     fn a_guard_survives_the_round_trip_with_its_interfaces_name() {
         for ips in [&["10.0.0.5"][..], &["10.0.0.5", "fd00::5"], &[]] {
-            let entry = interface(&name(), &guard_with(ips)).unwrap();
+            let entry = interface(&name(), &guard_with(ips), 1).unwrap();
             assert_eq!(guard(&entry), Some(guard_with(ips)));
             assert_eq!(interface_name(&entry), Some(name()));
         }
@@ -133,13 +156,13 @@ mod tests {
     fn more_addresses_than_the_layout_holds_are_refused() {
         let ips: Vec<String> = (0..=MAX_SOURCES).map(|n| format!("10.0.0.{n}")).collect();
         let guard = guard_with(&ips.iter().map(String::as_str).collect::<Vec<_>>());
-        let error = interface(&name(), &guard).unwrap_err();
+        let error = interface(&name(), &guard, 1).unwrap_err();
         assert_eq!(error.to_string(), "an interface may have 8 addresses, not 9");
     }
 
     #[test]
     fn an_entry_that_no_plan_wrote_is_no_guard() {
-        let mut entry = interface(&name(), &guard_with(&["10.0.0.5"])).unwrap();
+        let mut entry = interface(&name(), &guard_with(&["10.0.0.5"]), 1).unwrap();
         entry.source_count = 9;
         assert_eq!(guard(&entry), None);
         entry.source_count = 1;
@@ -177,5 +200,20 @@ mod tests {
         let expected = Endpoint { mac, place: Place::There(node) };
         assert_eq!(endpoint(&entry, &BTreeMap::new()), Some(expected));
         assert!(endpoint_there(mac, "fd00::1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_stays_keeps_its_age_and_what_moves_is_new() {
+        let mac = "02:00:00:00:00:05".parse().unwrap();
+        let first = aged(endpoint_here(mac, 12), None, 100);
+        assert_eq!(first.since, 100);
+        assert_eq!(aged(endpoint_here(mac, 12), Some(first), 200), first);
+        assert_eq!(aged(endpoint_here(mac, 13), Some(first), 200).since, 200);
+        let guard = guard_with(&["10.0.0.5"]);
+        let known = interface(&name(), &guard, 100).unwrap();
+        assert_eq!(interface_since(Some(&known), &name(), &guard, 200), 100);
+        assert_eq!(interface_since(None, &name(), &guard, 200), 200);
+        let other = HostInterface::for_attachment("decaf", "eth0");
+        assert_eq!(interface_since(Some(&known), &other, &guard, 200), 200);
     }
 }

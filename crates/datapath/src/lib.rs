@@ -9,15 +9,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use atoll_plan::{HostInterface, Observed, Step};
+use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 
 mod apply;
+mod clock;
 mod config;
+mod connections;
 mod encode;
 mod error;
+mod events;
 mod interface;
 mod maps;
+mod migrate;
 mod netlink;
 mod node_link;
 mod observe;
@@ -29,15 +34,20 @@ mod quiet;
 mod remove;
 mod routes;
 mod sandbox;
+mod traffic;
 
-pub use atoll_abi::DropReason;
+pub use atoll_abi::{ConnectionState, DropReason};
 pub use config::{Attachment, DatapathConfig};
+pub use connections::Connection;
 pub use error::{DatapathError, Remains, StepError};
+pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
 pub use preflight::PreflightError;
+pub use traffic::Traffic;
 
 use error::Attempt;
 use maps::Maps;
+use migrate::Former;
 use netlink::Netlink;
 use pins::Pins;
 use program::{Constants, Loader, Program};
@@ -75,6 +85,8 @@ impl Datapath {
     ) -> Result<Self, DatapathError> {
         let pins = Pins::new(&config.bpf_root);
         pins.prepare()?;
+        let former = Former::find(&pins);
+        former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let uplink = netlink.link_with_address(config.underlay).await?;
@@ -91,13 +103,14 @@ impl Datapath {
         let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
         let mut from_node = loader.load("from_node", FROM_NODE)?;
         let from_pod = loader.load("from_pod", FROM_POD)?;
+        let maps = open_maps(&pins, former.as_ref())?;
         from_overlay.put_on(&netlink, &overlay).await?;
         from_node.put_on(&netlink, &node_link.door).await?;
-        let maps = Maps::open(&pins.maps())?;
         let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &node_link).await?;
         datapath.netlink.raise(&overlay).await?;
+        former.map_or(Ok(()), |former| pins::remove_all(former.root()))?;
         Ok(datapath)
     }
 
@@ -137,6 +150,27 @@ impl Datapath {
         self.maps.drops()
     }
 
+    /// What each pod of this node has sent and received.
+    pub fn traffic(&self) -> Result<Vec<Traffic>, DatapathError> {
+        observe::traffic(self)
+    }
+
+    /// The connections of a network that this node knows.
+    pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
+        self.maps.tables.list(network)
+    }
+
+    /// Begins to listen to drops, and to connections that come and go.
+    pub fn events(&self) -> Result<Events, DatapathError> {
+        Events::open(&self.pins.maps())
+    }
+
+    /// Forgets what is left of networks that have no pod here any more: their connections and
+    /// their drop counters. To be called from time to time.
+    pub fn collect(&mut self) -> Result<(), DatapathError> {
+        self.maps.collect()
+    }
+
     /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
     /// after errors.
     pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
@@ -148,6 +182,18 @@ impl fmt::Debug for Datapath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Datapath({:?}, pods' MTU {})", self.pins, self.pod_mtu)
     }
+}
+
+/// The maps as the programs need them, with what an earlier version left in its own.
+fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError> {
+    let mut maps = Maps::open(&pins.maps())?;
+    if let Some(former) = former {
+        former.copy_entries(&mut maps)?;
+        former.move_links(&pins.links())?;
+    }
+    maps.complete()?;
+    events::silence(&pins.maps())?;
+    Ok(maps)
 }
 
 #[cfg(test)]

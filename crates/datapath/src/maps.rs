@@ -1,18 +1,21 @@
 //! The kernel's maps, typed. Entries go in and come out as they are; meaning is `encode`'s matter.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
 use atoll_abi::{
     DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
-    InterfaceKey, Peer, PeerKey,
+    InterfaceKey, NO_NETWORK, Peer, PeerKey, TableKey, Traffic,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
 use bytemuck::Pod;
 use nix::errno::Errno;
 
+use crate::connections::Tables;
 use crate::error::{Attempt, DatapathError};
+use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub struct DropCount {
 /// A map entry as aya wants it.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-struct Raw<T>(T);
+pub(crate) struct Raw<T>(pub(crate) T);
 
 // SAFETY: `Raw` is transparent over a type that is plain bytes without padding.
 #[allow(unsafe_code, reason = "aya asks for its own marker of plain bytes")]
@@ -48,6 +51,8 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
+    pub(crate) tables: Tables,
+    pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
 
@@ -58,10 +63,15 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
-    check_shape::<DropKey, DropCounter>(&dir.join("drops"))
+    check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
+    check_shape::<InterfaceKey, Traffic>(&dir.join("traffic"))?;
+    check_shape::<TableKey, u32>(&dir.join("connections"))?;
+    check_shape::<(), ()>(&dir.join("events"))?;
+    check_shape::<u32, u32>(&dir.join("watchers"))
 }
 
-fn check_shape<K, V>(path: &Path) -> Result<(), DatapathError> {
+/// Refuses a pinned map whose entries have other sizes; one that is not there is as good.
+pub(crate) fn check_shape<K, V>(path: &Path) -> Result<(), DatapathError> {
     if !path.exists() {
         return Ok(());
     }
@@ -84,10 +94,60 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
+            tables: Tables::open(dir)?,
+            traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
         maps.make_counters_of_no_network()?;
         Ok(maps)
+    }
+
+    /// Makes what is missing beside the entries of interfaces.
+    pub(crate) fn complete(&mut self) -> Result<(), DatapathError> {
+        for (key, entry) in self.interfaces.entries()? {
+            self.make_room_for(key, entry.network)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over the drop counters pinned in `dir`.
+    pub(crate) fn copy_drops(&mut self, dir: &Path) -> Result<(), DatapathError> {
+        let attempt = || format!("take over the drop counters in {}", dir.display());
+        let former: PerCpuHashMap<_, Raw<DropKey>, Raw<DropCounter>> =
+            pinned(dir, "drops")?.try_into().attempt(attempt)?;
+        for entry in former.iter() {
+            let (key, values) = entry.attempt(attempt)?;
+            self.drops.insert(key, values, 0).attempt(attempt)?;
+        }
+        Ok(())
+    }
+
+    /// What a packet of an interface needs beside its entry.
+    pub(crate) fn make_room_for(
+        &mut self,
+        key: InterfaceKey,
+        network: u32,
+    ) -> Result<(), DatapathError> {
+        self.tables.ensure(network)?;
+        self.traffic.ensure(key)
+    }
+
+    /// Forgets what is left of networks that have no interface here any more.
+    pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
+        let entries = self.interfaces.entries()?.into_iter();
+        let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
+        self.tables.keep(&networks)?;
+        networks.insert(NO_NETWORK);
+        let keys = self.drops.keys().filter(|key| !is_missing(key));
+        let keys: Vec<_> =
+            keys.collect::<Result<_, _>>().attempt(|| "list the drop counters".into())?;
+        for key in keys.into_iter().filter(|key| !networks.contains(&key.0.network)) {
+            match self.drops.remove(&key) {
+                done if is_missing(&done) => {}
+                done => done.attempt(|| "remove a drop counter".into())?,
+            }
+        }
+        Ok(())
     }
 
     /// They take what the full map has no place for, so they must be there before it is full.
@@ -129,7 +189,7 @@ fn drop_count(key: &DropKey, values: impl Iterator<Item = DropCounter>) -> Optio
 }
 
 impl<K: Pod, V: Pod> Table<K, V> {
-    fn open(dir: &Path, name: &'static str) -> Result<Self, DatapathError> {
+    pub(crate) fn open(dir: &Path, name: &'static str) -> Result<Self, DatapathError> {
         let map =
             HashMap::try_from(pinned(dir, name)?).attempt(|| format!("use the map {name}"))?;
         Ok(Table { name, map })
@@ -169,7 +229,7 @@ impl<K: Pod, V: Pod> Table<K, V> {
     }
 }
 
-fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
+pub(crate) fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
     let path = dir.join(name);
     MapData::from_pin(&path)
         .and_then(Map::from_map_data)
@@ -180,7 +240,7 @@ fn is_full(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::E2BIG as i32)
 }
 
-fn is_missing<T>(result: &Result<T, MapError>) -> bool {
+pub(crate) fn is_missing<T>(result: &Result<T, MapError>) -> bool {
     match result {
         Err(MapError::KeyNotFound) => true,
         Err(MapError::SyscallError(error)) => error.io_error.kind() == io::ErrorKind::NotFound,

@@ -11,6 +11,7 @@ use crate::Datapath;
 use crate::encode;
 use crate::error::DatapathError;
 use crate::netlink::{Kind, Link};
+use crate::traffic::Traffic;
 
 /// Reads links, pins and maps. Nothing is changed.
 pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathError> {
@@ -98,4 +99,17 @@ pub(crate) async fn guard(
     };
     let in_force = datapath.from_pod.is_on(&datapath.netlink, link).await?;
     Ok(in_force.then(|| encode::guard(&entry)).flatten())
+}
+
+/// The counters of every interface that a plan wrote.
+pub(crate) fn traffic(datapath: &Datapath) -> Result<Vec<Traffic>, DatapathError> {
+    let mut all = vec![];
+    for (key, entry) in datapath.maps.interfaces.entries()? {
+        let network = NetworkId::try_from(entry.network).ok();
+        if let Some((interface, network)) = encode::interface_name(&entry).zip(network) {
+            let counters = datapath.maps.traffic.get(key)?;
+            all.push(Traffic { interface, network, counters });
+        }
+    }
+    Ok(all)
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use atoll_abi::LAYOUT_VERSION;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-use crate::error::{Attempt, DatapathError};
+use crate::error::{Attempt, DatapathError, Remains};
+use crate::migrate::FORMER_LAYOUT;
 
 /// The directories of one node's pins.
 #[derive(Clone, Debug)]
@@ -30,18 +31,25 @@ impl Pins {
         self.layout().join("links")
     }
 
-    fn layout(&self) -> PathBuf {
-        self.root.join(format!("v{LAYOUT_VERSION}"))
+    /// Where the pins of a layout are.
+    pub(crate) fn of_layout(&self, version: u32) -> PathBuf {
+        self.root.join(format!("v{version}"))
     }
 
-    /// Makes the directories, unless the place is wrong or holds pins of another layout.
+    fn layout(&self) -> PathBuf {
+        self.of_layout(LAYOUT_VERSION)
+    }
+
+    /// Makes the directories, unless the place is wrong or holds pins of a layout that we can
+    /// neither use nor take over.
     pub(crate) fn prepare(&self) -> Result<(), DatapathError> {
         self.check_file_system()?;
         let make = |dir: PathBuf| {
             fs::create_dir_all(&dir).attempt(|| format!("make the directory {}", dir.display()))
         };
         make(self.root.clone())?;
-        if let Some(other) = self.layouts()?.into_iter().find(|dir| *dir != self.layout()) {
+        let usable = [self.layout(), self.of_layout(FORMER_LAYOUT)];
+        if let Some(other) = self.layouts()?.into_iter().find(|dir| !usable.contains(dir)) {
             return Err(DatapathError::OtherLayout(other));
         }
         make(self.maps())?;
@@ -110,6 +118,13 @@ pub(crate) fn unpin(path: &Path) -> Result<(), DatapathError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.attempt(|| format!("remove the pin {}", path.display())),
     }
+}
+
+/// Removes every pin in a directory, and the directory.
+pub(crate) fn remove_all(dir: &Path) -> Result<(), DatapathError> {
+    let mut errors = vec![];
+    remove_tree(dir, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(DatapathError::Remains(Remains(errors))) }
 }
 
 fn remove_tree(dir: &Path, errors: &mut Vec<DatapathError>) {

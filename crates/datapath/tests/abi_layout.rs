@@ -7,9 +7,10 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint,
-    EndpointKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, MAX_SOURCES, NO_NETWORK, NODE_MAC,
-    Peer, PeerKey,
+    Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
+    ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
+    Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
+    KIND_CONNECTION, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, TableKey, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -31,15 +32,17 @@ fn structs() -> Vec<String> {
         same_layout!(
             Interface,
             "interface",
+            since,
             network,
             mac,
             source_count,
             serves_ipv6,
             name,
-            sources
+            sources,
+            reserved
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(Endpoint, "endpoint", ifindex, node, mac, reserved),
+        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),
@@ -47,6 +50,65 @@ fn structs() -> Vec<String> {
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+/// What connections, counters and events are made of.
+fn structs_of_tracking() -> Vec<String> {
+    [
+        same_layout!(TableKey, "table_key", network),
+        same_layout!(
+            ConnectionKey,
+            "connection_key",
+            low,
+            high,
+            low_port,
+            high_port,
+            protocol,
+            kind,
+            reserved
+        ),
+        same_layout!(
+            Connection,
+            "connection",
+            opened,
+            last_seen,
+            rule,
+            state,
+            flags,
+            nat_port,
+            nat_address,
+            source_port,
+            destination_port,
+            extent,
+            protocol,
+            reserved
+        ),
+        same_layout!(
+            Traffic,
+            "traffic",
+            sent_packets,
+            sent_bytes,
+            received_packets,
+            received_bytes,
+            dropped_packets,
+            dropped_bytes
+        ),
+        same_layout!(
+            Event,
+            "event",
+            at,
+            network,
+            ifindex,
+            source,
+            destination,
+            source_port,
+            destination_port,
+            reason,
+            kind,
+            protocol
+        ),
     ]
     .concat()
 }
@@ -61,6 +123,14 @@ fn numbers() -> Vec<String> {
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
+    facts.push(format!("CONNECTIONS_PER_NETWORK == {CONNECTIONS_PER_NETWORK}"));
+    facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
+    facts.push(format!("CONNECTION_OPENED_BY_HIGH == {CONNECTION_OPENED_BY_HIGH}"));
+    let c_name = |name: String| name.to_uppercase();
+    let states = ConnectionState::ALL.into_iter();
+    let kinds = EventKind::ALL.into_iter();
+    facts.extend(states.map(|it| format!("STATE_{} == {}", c_name(format!("{it:?}")), it as u8)));
+    facts.extend(kinds.map(|it| format!("EVENT_{} == {}", c_name(format!("{it:?}")), it as u8)));
     facts
 }
 
@@ -86,7 +156,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_tracking(), numbers()].concat()).unwrap();
 }
 
 #[test]

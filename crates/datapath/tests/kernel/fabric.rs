@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use atoll_datapath::{Attachment, Datapath, DatapathConfig, DropReason};
+use atoll_datapath::{Attachment, Connection, Datapath, DatapathConfig, DropReason, Traffic};
 use atoll_plan::{
     Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
     Reach, Step, diff,
@@ -136,6 +136,19 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The connections of a network that this node knows.
+    pub(crate) fn connections(&self, network: NetworkId) -> Vec<Connection> {
+        self.run(move |state| state.datapath.as_ref().unwrap().connections(network).unwrap())
+    }
+
+    /// What a pod of this node has sent and received; none if it is not counted.
+    pub(crate) fn traffic(&self, pod: &Pod) -> Option<Traffic> {
+        let all = self.run(|state| state.datapath.as_ref().unwrap().traffic().unwrap());
+        all.into_iter().find(|traffic| traffic.interface == pod.host_side)
+    }
+}
+
 impl Pod {
     /// The pod's addresses as others look them up.
     pub(crate) fn addrs(&self) -> [NetAddr; 2] {
@@ -223,6 +236,16 @@ impl Fabric {
             }
         }
         pod
+    }
+
+    /// Takes a pod out of every plan and every kernel.
+    pub(crate) fn remove(&self, pod: &Pod) {
+        for node in &self.nodes {
+            let mut plan = node.plan.lock().unwrap();
+            plan.interfaces.remove(&pod.host_side);
+            pod.addrs().iter().for_each(|addr| drop(plan.endpoints.remove(addr)));
+        }
+        self.converge();
     }
 
     /// A pod that can speak.

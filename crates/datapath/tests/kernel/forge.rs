@@ -1,6 +1,6 @@
 //! Forged frames, right in everything but the one thing a test is about, and how they arrive.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use atoll_testkit::{Direction, PacketSocket, eventually};
@@ -8,6 +8,7 @@ use atoll_types::MacAddr;
 use etherparse::PacketBuilder;
 
 use crate::fabric::Pod;
+use crate::talk::Voice;
 
 pub(crate) const GATEWAY: [u8; 6] = MacAddr::GATEWAY.octets();
 pub(crate) const PAYLOAD: &[u8] = b"forged";
@@ -72,6 +73,51 @@ pub(crate) fn icmp6(pod: &Pod, (from, to): (Ipv6Addr, Ipv6Addr), message: &[u8])
     let header = [0x60, 0, 0, 0, 0, icmp.len() as u8, 58, 255];
     let eth = [&GATEWAY[..], &pod.mac.octets(), &[0x86, 0xdd]].concat();
     [&eth[..], &header, &from.octets(), &to.octets(), &icmp].concat()
+}
+
+/// A packet of any protocol with this content, right in everything around it.
+pub(crate) fn packet(from: Voice, to: IpAddr, protocol: u8, content: &[u8]) -> Vec<u8> {
+    let mac = from.pod.mac.octets();
+    let mut frame = [&GATEWAY[..], &mac].concat();
+    match (from.ip, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let size = u16::try_from(content.len()).unwrap();
+            let number = etherparse::IpNumber(protocol);
+            let header =
+                etherparse::Ipv4Header::new(size, 64, number, from.octets(), to.octets()).unwrap();
+            frame.extend([&[8, 0][..], &header.to_bytes()].concat());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let size = u16::try_from(content.len()).unwrap().to_be_bytes();
+            let header = [0x60, 0, 0, 0, size[0], size[1], protocol, 64];
+            frame.extend([&[0x86, 0xdd][..], &header, &from.octets(), &to.octets()].concat());
+        }
+        _ => panic!("addresses of two families"),
+    }
+    [&frame[..], content].concat()
+}
+
+/// A TCP header alone, with these ports and flags.
+pub(crate) fn tcp(ports: (u16, u16), flags: u8) -> Vec<u8> {
+    let (from, to) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
+    [&from[..], &to, &[0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 2, 0, 0, 0, 0, 0]].concat()
+}
+
+/// A UDP datagram with these ports; its checksum is left out.
+pub(crate) fn datagram(ports: (u16, u16), content: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(8 + content.len()).unwrap();
+    let fields = [ports.0, ports.1, size, 0].map(u16::to_be_bytes).concat();
+    [&fields, content].concat()
+}
+
+/// An ICMP error of this type and code that quotes a packet, given as a frame.
+pub(crate) fn icmp_error(kind: u8, code: u8, quoted: &[u8]) -> Vec<u8> {
+    [&[kind, code, 0, 0, 0, 0, 5, 0][..], &quoted[IP..]].concat()
+}
+
+/// The number of ICMP in the family of this address.
+pub(crate) fn icmp_of(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 1 } else { 58 }
 }
 
 /// A neighbour solicitation (135) or advertisement (136) for `target` with a MAC in it.

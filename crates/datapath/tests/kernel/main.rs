@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod connections;
 mod doors;
 mod fabric;
 mod forge;

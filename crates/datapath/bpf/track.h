@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The way of every packet past the connections of its network. */
+#pragma once
+
+#include "connection.h"
+#include "fragments.h"
+
+static __noinline verdict track(struct __sk_buff *skb, struct flow *flow)
+{
+	struct table_key network = { .network = flow->network };
+	void *table = bpf_map_lookup_elem(&connections, &network);
+	__u64 now = bpf_ktime_get_coarse_ns();
+	verdict judged = FINE;
+
+	if (!table)
+		return DROP_CONNECTIONS_EXHAUSTED;
+	if (flow->transport.part == PART_LATER)
+		return judge_later(table, flow, now);
+	if (is_icmp(flow->transport.protocol)) {
+		judged = judge_icmp(skb, table, flow, now);
+		if (judged != FINE || is_error(&flow->transport))
+			return judged;
+	}
+	judged = follow(skb, table, flow, now);
+	if (judged == FINE && flow->transport.part == PART_FIRST)
+		return remember_first(table, flow, now);
+	return judged;
+}
