@@ -17,6 +17,7 @@ mod config;
 mod encode;
 mod error;
 mod interface;
+mod leaving;
 mod maps;
 mod netlink;
 mod observe;
@@ -66,7 +67,9 @@ impl Datapath {
         Self::open_with(config, Attachment::best_for(kernel)).await
     }
 
-    /// Opens the datapath with programs attached in this way. All openings of one node must agree.
+    /// Opens the datapath with the tunnel's program attached in this way. All openings of one node
+    /// must agree. Pods' programs are always filters: a tcx link makes the kernel wait for all its
+    /// CPUs, at ADD and at DEL.
     pub async fn open_with(
         config: &DatapathConfig,
         attachment: Attachment,
@@ -79,9 +82,9 @@ impl Datapath {
         let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
         let constants = constants(overlay.index, config.underlay, pod_mtu);
-        let mut loader = Loader::new(&constants, attachment, &pins);
-        let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
-        let from_pod = loader.load("from_pod", FROM_POD)?;
+        let by = |attachment| Loader::new(&constants, attachment, &pins);
+        let mut from_overlay = by(attachment).load("from_overlay", FROM_OVERLAY)?;
+        let from_pod = by(Attachment::Clsact).load("from_pod", FROM_POD)?;
         from_overlay.put_on(&netlink, &overlay).await?;
         let maps = Maps::open(&pins.maps())?;
         let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
