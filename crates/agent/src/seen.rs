@@ -34,6 +34,17 @@ pub(crate) enum Change {
     OwnPorts(Delta<PortKey, NetworkId>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+    /// Namespaces, and whose each is.
+    Namespaces(Delta<String, Tenancy>),
+}
+
+/// Whose pods a namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenancy {
+    /// A tenant's.
+    Tenant,
+    /// No tenant's: they are none of our business.
+    Nobody,
 }
 
 /// A watched set; `None` until it was listed once.
@@ -45,6 +56,7 @@ pub(crate) struct Seen {
     nodes: Listed<String, IpAddr>,
     own_ports: Listed<PortKey, NetworkId>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
+    namespaces: Listed<String, Tenancy>,
 }
 
 impl Seen {
@@ -56,6 +68,7 @@ impl Seen {
                 absorb(&mut self.own_ports, delta);
                 self.follow_own_ports();
             }
+            Change::Namespaces(delta) => absorb(&mut self.namespaces, delta),
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
@@ -83,6 +96,12 @@ impl Seen {
         self.nodes.is_some()
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
+    }
+
+    /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
+    pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
+        let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
+        known == Some(&Tenancy::Nobody)
     }
 
     /// Every port of every network on this node.

@@ -1,4 +1,5 @@
-//! The API as this node needs it: all nodes, its own ports, and the ports of the networks it has.
+//! The API as this node needs it: all nodes, whose each namespace is, its own ports, and the ports
+//! of the networks it has.
 //!
 //! The rule of this file: what a node watches grows with what is on it, not with the cluster.
 //! A network's ports are watched from its first pod here to its last.
@@ -7,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use atoll_api::Port;
+use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
 use atoll_types::NetworkId;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -19,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, PortKey};
+use crate::seen::{Change, Delta, PortKey, Tenancy};
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
@@ -46,7 +48,14 @@ impl Watches {
             key,
             (changes.clone(), Change::OwnPorts),
         );
-        let always = vec![tokio::spawn(nodes), tokio::spawn(own)];
+        let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            tenancy,
+            ResourceExt::name_any,
+            (changes.clone(), Change::Namespaces),
+        );
+        let always = vec![tokio::spawn(nodes), tokio::spawn(own), tokio::spawn(namespaces)];
         Watches { client: client.clone(), changes, always, networks: BTreeMap::new() }
     }
 
@@ -123,6 +132,13 @@ async fn follow<R, K, V>(
             return;
         }
     }
+}
+
+/// Whose a namespace is, by the label that only administrators may set.
+fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
+    let is_tenants = namespace.labels().contains_key(marks::TENANT);
+    let tenancy = if is_tenants { Tenancy::Tenant } else { Tenancy::Nobody };
+    Some((namespace.name_any(), tenancy))
 }
 
 /// Events as deltas: a list comes out whole, once it is complete.

@@ -17,19 +17,31 @@ pub struct CniResult<'a> {
     pub attached: &'a Attached,
     /// The pod's network namespace.
     pub sandbox: &'a Path,
+    /// What the plugins before this one in a list have made; ours is added to it.
+    pub previous: Option<&'a Value>,
 }
 
 impl CniResult<'_> {
     /// The JSON that goes to standard output.
     pub fn to_json(&self, version: &str) -> Value {
-        let made = || self.attached.interfaces.iter().enumerate();
+        let before = self.earlier("interfaces");
+        let made = || self.attached.interfaces.iter().zip((before.len()..).step_by(2));
+        let sides = made().flat_map(|(one, _)| self.sides(one, version));
+        let ips = made().flat_map(|(one, place)| addresses(one, place, version));
+        let routes = made().flat_map(|(one, _)| routes(one));
         json!({
             "cniVersion": version,
-            "interfaces": made().flat_map(|(_, one)| self.sides(one, version)).collect::<Vec<_>>(),
-            "ips": made().flat_map(|(place, one)| addresses(one, 2 * place, version)).collect::<Vec<_>>(),
-            "routes": made().flat_map(|(_, one)| routes(one)).collect::<Vec<_>>(),
-            "dns": {},
+            "interfaces": before.iter().cloned().chain(sides).collect::<Vec<_>>(),
+            "ips": self.earlier("ips").iter().cloned().chain(ips).collect::<Vec<_>>(),
+            "routes": self.earlier("routes").iter().cloned().chain(routes).collect::<Vec<_>>(),
+            "dns": self.previous.and_then(|previous| previous.get("dns")).unwrap_or(&json!({})),
         })
+    }
+
+    /// A list of the result so far.
+    fn earlier(&self, list: &str) -> &[Value] {
+        let list = self.previous.and_then(|previous| previous.get(list)).and_then(Value::as_array);
+        list.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The pod's side and the host's.

@@ -17,7 +17,7 @@ pub struct DatapathConfig {
     pub overlay_port: u16,
 }
 
-/// How programs are attached to links.
+/// How a program is attached to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
     /// By tcx links, pinned and replaced in place. Needs kernel 6.6.

@@ -21,6 +21,7 @@ mod encode;
 mod error;
 mod events;
 mod interface;
+mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
@@ -78,7 +79,9 @@ impl Datapath {
         Self::open_with(config, Attachment::best_for(kernel)).await
     }
 
-    /// Opens the datapath with programs attached in this way. All openings of one node must agree.
+    /// Opens the datapath with the tunnel's program attached in this way. All openings of one node
+    /// must agree. Pods' programs are always filters: a tcx link makes the kernel wait for all its
+    /// CPUs, at ADD and at DEL.
     pub async fn open_with(
         config: &DatapathConfig,
         attachment: Attachment,
@@ -99,10 +102,10 @@ impl Datapath {
             pod_mtu,
             node_ifindex: node_link.node.index,
         };
-        let mut loader = Loader::new(&constants, attachment, &pins);
-        let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
-        let mut from_node = loader.load("from_node", FROM_NODE)?;
-        let from_pod = loader.load("from_pod", FROM_POD)?;
+        let by = |attachment| Loader::new(&constants, attachment, &pins);
+        let mut from_overlay = by(attachment).load("from_overlay", FROM_OVERLAY)?;
+        let mut from_node = by(attachment).load("from_node", FROM_NODE)?;
+        let from_pod = by(Attachment::Clsact).load("from_pod", FROM_POD)?;
         let maps = open_maps(&pins, former.as_ref())?;
         from_overlay.put_on(&netlink, &overlay).await?;
         from_node.put_on(&netlink, &node_link.door).await?;

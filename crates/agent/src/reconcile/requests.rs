@@ -37,7 +37,18 @@ struct Promise {
 #[derive(Debug)]
 enum Promised {
     Attached(Box<Wanted>),
-    Gone,
+    /// Nothing is left, and what is said then.
+    Gone(AgentReply),
+}
+
+/// Whose an ADD is.
+enum Claim {
+    /// Ours, with these ports.
+    Ours(Vec<(PortKey, PlacedPort)>),
+    /// No tenant's.
+    NotOurs,
+    /// Not known yet.
+    NotYet,
 }
 
 /// A pod's interfaces, by the ports that they are for.
@@ -84,10 +95,17 @@ impl<K: Kernel, F> Reconciler<K, F> {
         request: AttachmentRequest,
         reply: oneshot::Sender<AgentReply>,
     ) -> Option<Promise> {
-        let Some(ports) = self.ports_for(&attachment(&request)) else {
-            let deadline = Instant::now() + self.timing.port_patience;
-            self.waiting.push(Waiting { request, reply, deadline });
-            return None;
+        let ports = match self.claim(&request) {
+            Claim::Ours(ports) => ports,
+            Claim::NotOurs => {
+                send(reply, Ok(AgentReply::NotOurs));
+                return None;
+            }
+            Claim::NotYet => {
+                let deadline = Instant::now() + self.timing.port_patience;
+                self.waiting.push(Waiting { request, reply, deadline });
+                return None;
+            }
         };
         if let Err(error) = self.remember(&request) {
             send(reply, Err(error));
@@ -103,11 +121,23 @@ impl<K: Kernel, F> Reconciler<K, F> {
         id: AttachmentId,
         reply: oneshot::Sender<AgentReply>,
     ) -> Option<Promise> {
+        let was_ours = self.store.all().contains_key(&id)
+            || self.waiting.iter().any(|waiting| waiting.request.id == id);
         if let Err(error) = self.forget(&id) {
             send(reply, Err(error));
             return None;
         }
-        Some(Promise { id, what: Promised::Gone, reply })
+        let answer = if was_ours { AgentReply::Done } else { AgentReply::NotOurs };
+        Some(Promise { id, what: Promised::Gone(answer), reply })
+    }
+
+    /// Whose an ADD is. That it has no port does not make it nobody's: the port may be on its way.
+    fn claim(&self, request: &AttachmentRequest) -> Claim {
+        match self.ports_for(&attachment(request)) {
+            Some(ports) => Claim::Ours(ports),
+            None if self.seen.is_nobodys(&request.pod.namespace) => Claim::NotOurs,
+            None => Claim::NotYet,
+        }
     }
 
     /// Makes the kernel match, then answers: an interface is there, or nothing of it is left.
@@ -119,7 +149,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         for Promise { what, reply, .. } in promises {
             let answer = match what {
                 Promised::Attached(wanted) => self.attached(*wanted).await,
-                Promised::Gone => Ok(AgentReply::Done),
+                Promised::Gone(answer) => Ok(answer),
             };
             send(reply, answer);
         }
@@ -135,7 +165,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .filter(|waiting| !waiting.reply.is_closed())
-            .partition(|waiting| self.ports_for(&attachment(&waiting.request)).is_some());
+            .partition(|waiting| !matches!(self.claim(&waiting.request), Claim::NotYet));
         self.waiting = waiting;
         let promises = ready.into_iter();
         let promises =
@@ -262,7 +292,9 @@ impl<K: Kernel, F> Reconciler<K, F> {
             );
             CniError::new(ErrorCode::CheckFailed, message)
         };
-        let known = self.store.all().get(id).cloned().ok_or_else(not_there)?;
+        let Some(known) = self.store.all().get(id).cloned() else {
+            return Ok(AgentReply::NotOurs);
+        };
         let ports = self.ports_for(&known).ok_or_else(not_there)?;
         let observed =
             self.kernel.observe().await.map_err(|error| failed("look at the kernel", &error))?;

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::{Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
-use crate::seen::{Change, Delta};
+use crate::seen::{Change, Delta, Tenancy};
 use crate::serve::Request;
 
 /// Long enough for every test that does not wait for it.
@@ -128,6 +128,13 @@ impl Agent {
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
     }
 
+    /// Waits until everything has been seen.
+    async fn settle(&self) {
+        while self.ask(AgentRequest::Status).await != AgentReply::Done {
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn refuse_to_raise(&self, pod: &str) {
         let id = id(pod);
         let name = HostInterface::for_attachment(&id.container_id, &id.interface);
@@ -195,7 +202,9 @@ fn add_at(pod: &str, sandbox: &Path) -> AgentRequest {
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
-        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) => None,
+        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) | AgentReply::NotOurs => {
+            None
+        }
     }
 }
 
@@ -289,11 +298,11 @@ async fn a_del_is_repeatable_and_needs_no_add() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1")]).await;
     agent.ask(add("web")).await;
-    for _ in 0..2 {
-        assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    for answer in [AgentReply::Done, AgentReply::NotOurs] {
+        assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, answer);
         assert!(agent.observed().interfaces.is_empty());
     }
-    assert_eq!(agent.ask(AgentRequest::Del(id("never-added"))).await, AgentReply::Done);
+    assert_eq!(agent.ask(AgentRequest::Del(id("never-added"))).await, AgentReply::NotOurs);
 }
 
 #[tokio::test]
@@ -356,7 +365,7 @@ async fn garbage_collection_keeps_exactly_what_it_is_told() {
     agent.ask(AgentRequest::Gc(vec![id("db")])).await;
     assert_eq!(agent.observed().interfaces.len(), 1);
     assert_eq!(agent.ask(AgentRequest::Check(id("db"))).await, AgentReply::Done);
-    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+    assert_eq!(agent.ask(AgentRequest::Check(id("web"))).await, AgentReply::NotOurs);
 }
 
 #[tokio::test]
@@ -410,9 +419,11 @@ async fn a_burst_of_requests_shares_one_pass_and_each_gets_its_own_answer() {
     for pod in pods {
         answers.push(agent.ask_later(AgentRequest::Del(id(pod))).await);
     }
+    let without_port = answers.pop().unwrap();
     for answer in answers {
         assert_eq!(answer.await.unwrap(), AgentReply::Done);
     }
+    assert_eq!(without_port.await.unwrap(), AgentReply::NotOurs);
     let three_endpoints_and_all_interfaces = 4;
     let steps = agent.kernel.0.lock().unwrap().steps - before;
     assert_eq!(steps, three_endpoints_and_all_interfaces);
@@ -460,7 +471,7 @@ async fn an_add_waits_until_every_port_of_the_pod_is_there() {
     let [first, further] = two_ports("web");
     agent.see(std::slice::from_ref(&first)).await;
     let answer = agent.ask_later(add("web")).await;
-    assert_eq!(agent.ask(AgentRequest::Status).await, AgentReply::Done);
+    agent.settle().await;
     assert!(agent.observed().interfaces.is_empty(), "half a pod is no pod");
     agent.see(&[first, further]).await;
     assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
@@ -487,4 +498,29 @@ async fn a_check_and_a_collection_look_at_every_interface() {
     assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
     agent.ask(AgentRequest::Gc(vec![])).await;
     assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let answer = agent.ask_later(add("web")).await;
+    let others = [("other".to_owned(), Tenancy::Nobody)];
+    agent.change(Change::Namespaces(Delta::All(others.into()))).await;
+    agent.settle().await;
+    agent.change(Change::Namespaces(Delta::Put("acme".into(), Tenancy::Nobody))).await;
+    assert_eq!(answer.await.unwrap(), AgentReply::NotOurs);
+    assert_eq!(agent.ask(add("web")).await, AgentReply::NotOurs);
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_tenants_pod_without_a_port_is_never_handed_on() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let ours = [("acme".to_owned(), Tenancy::Tenant)];
+    agent.change(Change::Namespaces(Delta::All(ours.into()))).await;
+    assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::TryAgainLater));
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(matches!(agent.ask(add("web")).await, AgentReply::Attached(_)));
 }

@@ -20,7 +20,8 @@ fn interface(name: &str, ips: &[&str]) -> AttachedInterface {
 
 fn result_of(version: &str, interfaces: &[AttachedInterface]) -> Value {
     let attached = Attached { interfaces: interfaces.to_vec(), mtu: 1450 };
-    CniResult { attached: &attached, sandbox: Path::new("/run/netns/pod") }.to_json(version)
+    let sandbox = Path::new("/run/netns/pod");
+    CniResult { attached: &attached, sandbox, previous: None }.to_json(version)
 }
 
 fn result(version: &str, ips: &[&str]) -> Value {
@@ -82,4 +83,23 @@ fn every_interface_is_listed_and_each_address_says_whose_it_is() {
     }
     let routes: Vec<_> = all["routes"].as_array().unwrap().iter().map(|one| &one["dst"]).collect();
     assert_eq!(routes, ["0.0.0.0/0", "10.1.0.0/16", "fd01::/64"]);
+}
+
+#[test]
+fn what_a_plugin_before_has_made_stays_and_ours_is_added() {
+    let previous = json!({
+        "interfaces": [{"name": "lo"}],
+        "ips": [{"interface": 0, "address": "127.0.0.1/8"}],
+        "dns": {"nameservers": ["10.9.9.9"]},
+    });
+    let attached = Attached { interfaces: vec![interface("eth0", &["10.0.0.5"])], mtu: 1450 };
+    let sandbox = Path::new("/run/netns/pod");
+    let result = CniResult { attached: &attached, sandbox, previous: Some(&previous) };
+    let merged = result.to_json("1.1.0");
+    let names: Vec<_> =
+        merged["interfaces"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["lo", "eth0", "atl-of-eth0"]);
+    assert_eq!(merged["ips"][0], previous["ips"][0]);
+    assert_eq!(merged["ips"][1]["interface"], 1);
+    assert_eq!(merged["dns"], previous["dns"]);
 }
