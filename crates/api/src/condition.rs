@@ -32,6 +32,8 @@ pub enum Reason {
     CidrOutside,
     /// A range cannot be parsed.
     CidrMalformed,
+    /// No block is left of the range that flat networks share.
+    NoFreeBlock,
     /// No network id is free.
     NoFreeNetworkId,
     /// The template for default networks cannot be used.

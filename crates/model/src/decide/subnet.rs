@@ -61,7 +61,7 @@ impl World {
         let inside = |ranges: &[_]| {
             ranges.iter().any(|range: &atoll_types::Cidr| range.contains_cidr(&plan.cidr))
         };
-        if !inside(&declared.cidrs) {
+        if !inside(&self.ranges_of(object, declared)) {
             let message = format!("{} lies in no range of network {network}", plan.cidr);
             return failed(Reason::CidrOutside, message);
         }

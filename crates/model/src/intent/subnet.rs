@@ -51,6 +51,13 @@ impl Subnet {
     }
 }
 
+impl Subnet {
+    /// Whether its status says that it has no address left.
+    pub fn is_full(&self) -> bool {
+        self.gives_addresses() && self.status.as_ref().is_some_and(|status| status.free == 0)
+    }
+}
+
 impl SubnetPlan {
     fn parse(name: &str, spec: &api::SubnetSpec) -> Result<Self, Malformed> {
         let network: NetworkName = spec.network.parse().map_err(|error| {

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_api::ClaimHolder;
+use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
 use atoll_vpc::Moment;
 
 use super::groups::Groups;
 use super::{HasMeta, Item, Shelf, Touched, World};
+use crate::action::Key;
 use crate::decide::Waiting;
 use crate::intent::{
     Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
@@ -21,6 +23,7 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
     pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
     pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
+    pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) seats_of_tenant: Groups<String, ObjectName>,
@@ -149,7 +152,7 @@ impl Item for Network {
         let Ok(plan) = &self.plan else { return };
         world.touch_tenant(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
-        world.touch_vpc(&plan.vpc, touched);
+        world.touch_neighbours(&plan.vpc, touched);
         world.touch_subnets_of_network(&plan.name, touched);
         world.touch_waiting_for_network(&plan.name, touched);
     }
@@ -184,7 +187,7 @@ impl Item for Subnet {
     fn says_as(&self, earlier: &Self) -> bool {
         let words =
             |subnet: &Subnet| (subnet.plan.clone(), subnet.gives_addresses(), subnet.meta.deleting);
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.is_full() == earlier.is_full()
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -256,6 +259,10 @@ impl Item for Claim {
                     world.indexes.ids_claimed_by_vpc.add(vpc, *id);
                 }
             }
+            Thing::Block(block) => {
+                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.take(*block));
+                world.indexes.blocks_of.add(self.holder.clone(), *block);
+            }
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
                     world.indexes.vpc_of_id.insert(id, vpc.clone());
@@ -284,6 +291,10 @@ impl Item for Claim {
                     world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
                 }
             }
+            Thing::Block(block) => {
+                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
+                world.indexes.blocks_of.remove(&self.holder, block);
+            }
             Thing::Vpc(_) => {
                 if let Some(id) = self.given_id() {
                     world.indexes.vpc_of_id.remove(&id);
@@ -304,6 +315,10 @@ impl Item for Claim {
             Thing::Address(address) => world.touch_holder_and_subnets(self, *address, touched),
             Thing::NetworkId(_) => {
                 self.vpc_holder().iter().for_each(|vpc| world.touch_vpc(vpc, touched));
+            }
+            Thing::Block(_) => {
+                let network = self.network_holder().map(|(network, _)| network);
+                touched.extend(network.map(|network| Key::new(Kind::Network, network)));
             }
             Thing::Vpc(vpc) => world.touch_vpc(vpc, touched),
         }

@@ -55,6 +55,15 @@ impl World {
         self.touch_claims_of_vpc(vpc, touched);
     }
 
+    /// Networks that a network of their VPC can be in the way of. Open flat networks cannot be in
+    /// each other's way: their ranges are blocks, which have one holder each.
+    pub(super) fn touch_neighbours(&self, vpc: &Vpc, touched: &mut Touched) {
+        match vpc {
+            Vpc::Named { .. } | Vpc::Flat(_) => self.touch_vpc(vpc, touched),
+            Vpc::Open => self.touch_claims_of_vpc(vpc, touched),
+        }
+    }
+
     pub(super) fn touch_subnets_of_network(&self, network: &NetworkName, touched: &mut Touched) {
         let subnets = self.indexes.subnets_of_network.of(network);
         touched.extend(subnets.map(|name| Key::new(Kind::Subnet, name.clone())));

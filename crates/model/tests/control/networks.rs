@@ -18,6 +18,7 @@ fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> 
         type_: type_.into(),
         vpc_id: vpc.map(Into::into),
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
+        isolation: None,
     };
     Object::Network(api::Network::new(name, spec))
 }
@@ -123,7 +124,7 @@ fn a_network_that_grows_into_another_keeps_what_it_had_and_the_other_is_not_hurt
 #[test]
 fn what_cannot_be_served_waits_and_says_why() {
     let mut scene = acme();
-    scene.create(typed_network("acme.flat", "flat", None, &[])).create(network(
+    scene.create(typed_network("acme.sdn", "sdn", None, &[])).create(network(
         "nobody.default",
         None,
         &["10.0.0.0/16"],
@@ -132,7 +133,7 @@ fn what_cannot_be_served_waits_and_says_why() {
         let (phase, id, reason, _) = told(&scene, name);
         (phase, id, reason)
     };
-    assert_eq!(short("acme.flat"), (NetworkPhase::Pending, None, "NoProvider".into()));
+    assert_eq!(short("acme.sdn"), (NetworkPhase::Pending, None, "NoProvider".into()));
     assert_eq!(short("nobody.default"), (NetworkPhase::Pending, None, "TenantNotFound".into()));
     scene.create(tenant("nobody", &[]));
     assert_eq!(told(&scene, "nobody.default").0, NetworkPhase::Active);
