@@ -180,7 +180,9 @@ impl Item for Subnet {
             return;
         }
         world.indexes.subnets_of_network.remove(&plan.network, name);
-        world.numbers.pools.remove(name);
+        if !world.subnet_plan(name).is_some_and(|after| after.has_the_place_of(plan)) {
+            world.numbers.pools.remove(name);
+        }
         world.rebuild_pools(&plan.network);
     }
 

@@ -198,6 +198,65 @@ fn a_subnet_outside_its_network_or_twice_is_refused() {
     assert_eq!(told("good"), (SubnetPhase::Active, "AsDeclared".into()));
 }
 
+fn keep_back(scene: &mut Scene, name: &str, excluded: &[&str], pools: &[&str]) {
+    let texts = |ranges: &[&str]| ranges.iter().map(ToString::to_string).collect();
+    scene.cluster.change(&key(Kind::Subnet, name), |object| {
+        let Object::Subnet(subnet) = object else { unreachable!() };
+        (subnet.spec.excluded, subnet.spec.pools) = (texts(excluded), texts(pools));
+    });
+    scene.settle();
+}
+
+fn ip_of(scene: &Scene, pod: &str) -> Option<String> {
+    Some(scene.cluster.port("shop", &format!("{pod}.eth0"))?.spec.ips[0].clone())
+}
+
+#[test]
+fn excluded_addresses_are_given_to_nobody_and_pools_are_all_there_is() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/28"]));
+    let subnet = "acme.default.10-0-0-0-28";
+    keep_back(&mut scene, subnet, &["10.0.0.2-10.0.0.4"], &[]);
+    scene.create(pod("shop/a", None, None));
+    assert_eq!(ip_of(&scene, "a").as_deref(), Some("10.0.0.5"));
+    scene.create(pod("shop/asks", None, Some(r#"[{"ip": "10.0.0.3"}]"#)));
+    assert_eq!(ip_of(&scene, "asks"), None);
+    keep_back(&mut scene, subnet, &[], &["10.0.0.9-10.0.0.10"]);
+    scene.create(pod("shop/b", None, None));
+    assert_eq!(ip_of(&scene, "b").as_deref(), Some("10.0.0.9"));
+    assert_eq!(scene.cluster.subnet(subnet).status.clone().unwrap().free, 1);
+}
+
+#[test]
+fn a_freed_address_rests_also_when_its_subnet_is_changed_meanwhile() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/29"])).create(pod("shop/a", None, None));
+    scene.delete(Kind::Pod, "shop/a");
+    keep_back(&mut scene, "acme.default.10-0-0-0-29", &["10.0.0.4-10.0.0.6"], &[]);
+    scene.create(pod("shop/b", None, None)).create(pod("shop/c", None, None));
+    assert_eq!(ip_of(&scene, "b").as_deref(), Some("10.0.0.3"));
+    assert_eq!(ip_of(&scene, "c"), None, "10.0.0.2 rests");
+    scene.controller.wait(&mut scene.cluster, std::time::Duration::from_secs(31));
+    assert_eq!(ip_of(&scene, "c").as_deref(), Some("10.0.0.2"));
+}
+
+#[test]
+fn a_full_subnet_says_so_until_an_address_is_free() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/30"])).create(pod("shop/a", None, None));
+    let told = |scene: &Scene| {
+        let status = scene.cluster.subnet("acme.default.10-0-0-0-30").status.clone().unwrap();
+        let ready = status.conditions[0].clone();
+        (status.phase, status.used, status.free, ready.reason, ready.message)
+    };
+    let (phase, used, free, reason, message) = told(&scene);
+    assert_eq!((phase, used, free), (SubnetPhase::Active, 1, 0));
+    assert_eq!(reason, "SubnetExhausted");
+    assert!(message.contains("10.0.0.0/30") && message.contains("acme.default"), "{message}");
+    scene.delete(Kind::Pod, "shop/a");
+    assert_eq!(told(&scene).3, "AsDeclared");
+}
+
 #[test]
 fn a_subnet_in_use_waits_with_the_names_of_its_ports() {
     let mut scene = acme();
