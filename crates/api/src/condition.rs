@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub enum ConditionType {
     /// The object does what it was made for.
     Ready,
+    /// Every node that must know of the object has taken it.
+    Programmed,
 }
 
 /// Why a condition is as it is: one CamelCase word for machines.

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation", priority = 1),
     printcolumn(name = "ID", type_ = "integer", json_path = ".status.id"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes.total", priority = 1),
+    printcolumn(name = "Programmed", type_ = "string", json_path = ".status.conditions[?(@.type=='Programmed')].status", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     selectable = ".spec.tenant",
@@ -103,9 +105,21 @@ pub struct NetworkStatus {
     /// Who reaches it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<NetworkIsolation>,
+    /// The nodes that have pods of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NetworkNodes>,
     /// What holds and what does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The nodes that have pods of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkNodes {
+    /// Those that have attached every pod of it that they have.
+    pub ready: u32,
+    /// All of them.
+    pub total: u32,
 }
 
 /// Where a network is in its life.

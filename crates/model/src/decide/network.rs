@@ -1,7 +1,7 @@
 //! A network gets its VPC's number and a subnet for each of its ranges, and goes when no port is
 //! in it any more.
 
-use atoll_api::{self as api, NetworkPhase, Reason};
+use atoll_api::{self as api, ConditionType, NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
 use atoll_vpc::{Moment, Overlap, first_overlap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -9,12 +9,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::flat::Block;
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
-use crate::conditions::{Verdict, conditions, named, network_phase};
+use crate::conditions::{Verdict, conditions, named, network_phase, with_condition};
 use crate::intent::{
     Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_block,
     holder_of_id, holder_of_vpc, subnet_name,
 };
-use crate::world::{Now, World};
+use crate::world::{Hosts, Now, World};
 
 /// Why a range of a network is not served.
 pub(super) type Conflict = Overlap<NetworkName>;
@@ -127,6 +127,15 @@ impl World {
         conflict: Option<&Conflict>,
         now: &Now,
     ) -> Decision {
+        if let Some(verdict) = self.unacknowledged(network, plan) {
+            return self.set_network_status(
+                network,
+                NetworkPhase::Pending,
+                Some(id),
+                &verdict,
+                now,
+            );
+        }
         let target = Target::new(Kind::Network, &network.meta);
         let (verdict, said) = match conflict {
             None => {
@@ -143,6 +152,34 @@ impl World {
             self.set_network_status(network, NetworkPhase::Active, Some(id), &verdict, now);
         decision.actions.extend(said);
         decision
+    }
+
+    /// A network does not become Active before every node that has pods of it has taken them. Once
+    /// it is, it stays: the next pod on the next node is not the others' matter.
+    fn unacknowledged(&self, network: &Network, plan: &NetworkPlan) -> Option<Verdict> {
+        let hosts = self.indexes.hosts_of_network.get(&plan.name)?;
+        let unready = hosts.unready();
+        (!network.is_active() && !unready.is_empty()).then(|| {
+            let message =
+                format!("waits for nodes to attach its pods: {}", named(unready.into_iter()));
+            Verdict::not_ready(Reason::InProgress, message)
+        })
+    }
+
+    /// The nodes that have pods of a network, and whether all have taken them.
+    fn nodes_of(&self, network: &Network) -> (api::NetworkNodes, Verdict) {
+        let hosts = network.plan.as_ref().ok();
+        let hosts = hosts.and_then(|plan| self.indexes.hosts_of_network.get(&plan.name));
+        let nodes = hosts.map(Hosts::summary).unwrap_or_default();
+        let message = format!(
+            "{} of {} nodes with pods of it have attached them all",
+            nodes.ready, nodes.total
+        );
+        let verdict = match nodes.ready == nodes.total {
+            true => Verdict::ready(message),
+            false => Verdict::not_ready(Reason::InProgress, message),
+        };
+        (nodes, verdict)
     }
 
     /// The ranges of a network that are its own, and those that another network has.
@@ -352,12 +389,16 @@ impl World {
         now: &Now,
     ) -> Decision {
         let standing = network.status.clone().unwrap_or_default();
+        let (nodes, programmed) = self.nodes_of(network);
+        let said = conditions(verdict, &network.meta, &standing.conditions, &now.time);
+        let kind = ConditionType::Programmed;
         let status = api::NetworkStatus {
             phase: network_phase(standing.phase, phase),
             id: id.map(NetworkId::get).or(standing.id),
             cidrs: self.served_ranges(network),
             isolation: network.plan.as_ref().ok().map(NetworkPlan::isolation),
-            conditions: conditions(verdict, &network.meta, &standing.conditions, &now.time),
+            nodes: Some(nodes),
+            conditions: with_condition(kind, &programmed, &network.meta, &said, &now.time),
         };
         if network.status.as_ref() == Some(&status) {
             return Decision::nothing();

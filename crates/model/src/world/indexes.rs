@@ -8,6 +8,7 @@ use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
 use atoll_vpc::Moment;
 
 use super::groups::Groups;
+use super::hosts::{Change, Hosts};
 use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::decide::Waiting;
@@ -26,6 +27,7 @@ pub(crate) struct Indexes {
     pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
+    pub(crate) hosts_of_network: HashMap<NetworkName, Hosts>,
     pub(crate) seats_of_tenant: Groups<String, ObjectName>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
@@ -39,6 +41,14 @@ pub(crate) struct Indexes {
 impl Indexes {
     fn hold(&mut self, address: NetAddr, claim: &ObjectName) {
         self.addresses.entry(address.network).or_default().insert(address.ip, claim.clone());
+    }
+
+    fn count_host(&mut self, network: &NetworkName, port: &Port, change: Change) {
+        let hosts = self.hosts_of_network.entry(network.clone()).or_default();
+        hosts.count(port, change);
+        if hosts.is_empty() {
+            self.hosts_of_network.remove(network);
+        }
     }
 
     fn let_go(&mut self, address: NetAddr) {
@@ -153,6 +163,7 @@ impl Item for Network {
         world.touch_tenant(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
         world.touch_neighbours(&plan.vpc, touched);
+        world.touch_blocks(self, touched);
         world.touch_subnets_of_network(&plan.name, touched);
         world.touch_waiting_for_network(&plan.name, touched);
     }
@@ -211,6 +222,7 @@ impl Item for Port {
         world.indexes.ports_of_pod.add(self.pod.clone(), name.clone());
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.add(network.clone(), name.clone());
+            world.indexes.count_host(network, self, Change::Comes);
             world.indexes.seats_of_tenant.add(network.tenant.to_string(), name.clone());
         }
     }
@@ -220,20 +232,21 @@ impl Item for Port {
         world.indexes.ports_of_pod.remove(&self.pod, name);
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.remove(network, name);
+            world.indexes.count_host(network, self, Change::Goes);
             world.indexes.seats_of_tenant.remove(network.tenant.as_str(), name);
         }
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
         let words = |port: &Port| (port.plan.clone(), port.pod_uid.clone(), port.node.clone());
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.attached == earlier.attached
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
         touched.insert(super::touched::pod_key(&self.pod));
         world.touch_claims_of_port(&self.meta.name, touched);
         if let Some(network) = self.network() {
-            world.touch_network_if_deleting(network, touched);
+            world.touch_network(network, touched);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! order, in pieces or twice, leads to the same world.
 
 mod groups;
+mod hosts;
 mod indexes;
 mod numbers;
 mod shelf;
@@ -21,6 +22,7 @@ use crate::intent::{
     Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Subnet, Template, Tenant,
 };
 
+pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
 pub(crate) use shelf::{Change, HasMeta, Shelf};

@@ -166,6 +166,63 @@ fn a_network_in_use_waits_with_the_names_of_its_pods_and_then_leaves_nothing() {
     }
 }
 
+/// Binds a pod to a node, and lets the agent there report.
+fn run_on(scene: &mut Scene, pod: &str, node: &str, attached: bool) {
+    scene.cluster.change(&key(Kind::Pod, &format!("shop/{pod}")), |object| {
+        let Object::Pod(pod) = object else { unreachable!() };
+        pod.spec.as_mut().unwrap().node_name = Some(node.to_owned());
+    });
+    scene.settle();
+    let phase = if attached { api::PortPhase::Attached } else { api::PortPhase::Allocated };
+    scene.cluster.change(&key(Kind::Port, &format!("shop/{pod}.eth0")), |object| {
+        let Object::Port(port) = object else { unreachable!() };
+        port.status = Some(api::PortStatus { phase, ..Default::default() });
+    });
+    scene.settle();
+}
+
+fn programmed(scene: &Scene, name: &str) -> (u32, u32, String) {
+    let status = scene.cluster.network(name).status.clone().unwrap();
+    let condition = status.conditions.iter().find(|it| it.type_ == "Programmed").unwrap();
+    let nodes = status.nodes.unwrap();
+    (nodes.ready, nodes.total, condition.status.clone())
+}
+
+#[test]
+fn a_network_tells_how_many_of_its_nodes_have_taken_it() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"]));
+    assert_eq!(programmed(&scene, "acme.default"), (0, 0, "True".into()), "nothing to take");
+    for name in ["shop/a", "shop/b"] {
+        scene.create(pod(name, None, None));
+    }
+    run_on(&mut scene, "a", "node1", true);
+    run_on(&mut scene, "b", "node2", false);
+    assert_eq!(programmed(&scene, "acme.default"), (1, 2, "False".into()));
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active, "what runs goes on");
+    run_on(&mut scene, "b", "node2", true);
+    assert_eq!(programmed(&scene, "acme.default"), (2, 2, "True".into()));
+    scene.delete(Kind::Pod, "shop/a").delete(Kind::Pod, "shop/b");
+    assert_eq!(programmed(&scene, "acme.default"), (0, 0, "True".into()));
+}
+
+#[test]
+fn a_network_does_not_become_active_before_its_nodes_have_taken_it() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"])).create(pod("shop/a", None, None));
+    run_on(&mut scene, "a", "node1", false);
+    scene.cluster.change(&key(Kind::Network, "acme.default"), |object| {
+        let Object::Network(network) = object else { unreachable!() };
+        network.status.as_mut().unwrap().phase = NetworkPhase::Failed;
+    });
+    scene.settle();
+    let (phase, _, _, message) = told(&scene, "acme.default");
+    assert_eq!(phase, NetworkPhase::Pending);
+    assert_eq!(message, "waits for nodes to attach its pods: node1");
+    run_on(&mut scene, "a", "node1", true);
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active);
+}
+
 #[test]
 fn a_vpc_keeps_its_number_until_its_last_network_goes() {
     let mut scene = acme();
