@@ -46,7 +46,8 @@ unit: ## Every test of the workspace; those that touch the kernel need root and 
 .PHONY: test-real
 test-real: setup ## The API's contract and the controller's tests against a real kube-apiserver (built the first time)
 	real/with-api cargo test --package atoll-apiserver --test contract
-	real/with-api cargo test --package atoll-controller --test '*'
+	real/with-api cargo test --package atoll-controller --test cluster
+	real/with-api cargo test --package atoll-controller --test policies -- --ignored
 
 .PHONY: image
 image: setup ## Write the container images to target/images, as archives that need no registry

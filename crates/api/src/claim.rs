@@ -4,7 +4,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A claim's *name* is the thing claimed: a network id or an address of a network. The API lets a
+/// A claim's *name* is the thing claimed: a network id, an address of a network, or a block of
+/// the range that flat networks share. The API lets a
 /// name exist once, so that even two controllers can never hand one thing out twice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
@@ -30,7 +31,7 @@ pub struct ClaimSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimHolder {
-    /// What the holder is: `VPC` or `Port`.
+    /// What the holder is: `VPC`, `NetworkID`, `Network` or `Port`.
     pub kind: String,
     /// Its namespace, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

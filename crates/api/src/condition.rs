@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub enum ConditionType {
     /// The object does what it was made for.
     Ready,
+    /// Every node that must know of the object has taken it.
+    Programmed,
 }
 
 /// Why a condition is as it is: one CamelCase word for machines.
@@ -32,6 +34,8 @@ pub enum Reason {
     CidrOutside,
     /// A range cannot be parsed.
     CidrMalformed,
+    /// No block is left of the range that flat networks share.
+    NoFreeBlock,
     /// No network id is free.
     NoFreeNetworkId,
     /// The template for default networks cannot be used.

@@ -22,7 +22,9 @@ pub mod marks;
 
 pub use claim::{Claim, ClaimHolder, ClaimSpec};
 pub use condition::{ConditionType, Reason, condition};
-pub use network::{Network, NetworkPhase, NetworkSpec, NetworkStatus};
+pub use network::{
+    Network, NetworkIsolation, NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
+};
 pub use port::{Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
 pub use tenant::{

@@ -18,10 +18,13 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     printcolumn(name = "Tenant", type_ = "string", json_path = ".spec.tenant"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
-    printcolumn(name = "CIDRs", type_ = "string", json_path = ".spec.cidrs"),
+    printcolumn(name = "CIDRs", type_ = "string", json_path = ".status.cidrs"),
     printcolumn(name = "VPC", type_ = "string", json_path = ".spec.vpcID", priority = 1),
+    printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation", priority = 1),
     printcolumn(name = "ID", type_ = "integer", json_path = ".status.id"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes.total", priority = 1),
+    printcolumn(name = "Programmed", type_ = "string", json_path = ".status.conditions[?(@.type=='Programmed')].status", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     selectable = ".spec.tenant",
@@ -33,6 +36,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.type != 'vpc' || size(self.cidrs) > 0")
     .message("a network of type vpc needs at least one range in cidrs"))]
+#[x_kube(validation = Rule::new("self.type != 'flat' || (size(self.cidrs) == 0 && !has(self.vpcID))")
+    .message("a network of type flat takes no cidrs and no vpcID: its addresses come from the range that all flat networks share"))]
+#[x_kube(validation = Rule::new("!has(self.isolation) || self.isolation != 'open' || self.type == 'flat'")
+    .message("isolation: only a network of type flat can be open"))]
+#[x_kube(validation = Rule::new("has(self.isolation) == has(oldSelf.isolation)")
+    .message("isolation cannot be set or removed once the network exists"))]
 #[x_kube(validation = Rule::new("has(self.vpcID) == has(oldSelf.vpcID)")
     .message("vpcID cannot be set or removed once the network exists"))]
 pub struct NetworkSpec {
@@ -40,7 +49,8 @@ pub struct NetworkSpec {
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot move to another tenant"))]
     pub tenant: String,
-    /// The network's type: `vpc`. Other types wait for a provider that serves them.
+    /// The network's type: `vpc` has ranges of its own, `flat` gets addresses from the range that
+    /// all flat networks share. Other types wait for a provider that serves them.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot change its type"))]
@@ -61,6 +71,22 @@ pub struct NetworkSpec {
     #[x_kube(validation = Rule::new("oldSelf.all(range, range in self)")
         .message("a range cannot be taken away from a network"))]
     pub cidrs: Vec<String>,
+    /// Who reaches a network of type `flat`: `isolated` (its own pods, the default) or `open`
+    /// (those of every open flat network, whoever owns it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("isolation cannot be changed once the network exists"))]
+    pub isolation: Option<NetworkIsolation>,
+}
+
+/// Who reaches a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkIsolation {
+    /// Its own pods alone.
+    #[default]
+    Isolated,
+    /// The pods of every open network.
+    Open,
 }
 
 /// What is known of a network.
@@ -73,9 +99,27 @@ pub struct NetworkStatus {
     /// The number of the network's VPC: its VXLAN id on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
+    /// The ranges that the network serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cidrs: Vec<String>,
+    /// Who reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<NetworkIsolation>,
+    /// The nodes that have pods of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NetworkNodes>,
     /// What holds and what does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The nodes that have pods of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkNodes {
+    /// Those that have attached every pod of it that they have.
+    pub ready: u32,
+    /// All of them.
+    pub total: u32,
 }
 
 /// Where a network is in its life.

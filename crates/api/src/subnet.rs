@@ -27,6 +27,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.gateway) || !isCIDR(self.cidr) || !isIP(self.gateway) || cidr(self.cidr).containsIP(self.gateway)")
     .message("the gateway must lie in the subnet's range"))]
+#[x_kube(validation = Rule::new("!has(self.excluded) || !isCIDR(self.cidr) || self.excluded.all(range, range.split('-').all(ip, !isIP(ip) || cidr(self.cidr).containsIP(ip)))")
+    .message("each of excluded must lie in the subnet's range"))]
+#[x_kube(validation = Rule::new("!has(self.pools) || !isCIDR(self.cidr) || self.pools.all(range, range.split('-').all(ip, !isIP(ip) || cidr(self.cidr).containsIP(ip)))")
+    .message("each of pools must lie in the subnet's range"))]
 #[x_kube(validation = Rule::new("has(self.gateway) == has(oldSelf.gateway)")
     .message("the gateway cannot be set or removed once the subnet exists"))]
 pub struct SubnetSpec {
@@ -49,11 +53,15 @@ pub struct SubnetSpec {
     /// Addresses that nobody gets, each one address or a range `10.0.0.10-10.0.0.20`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 96)))]
+    #[x_kube(validation = Rule::new("self.all(range, size(range.split('-')) <= 2 && range.split('-').all(ip, isIP(ip)))")
+        .message("each of excluded must be addresses like 10.0.0.9 or ranges like 10.0.0.10-10.0.0.20"))]
     pub excluded: Vec<String>,
     /// Where addresses come from, each one address or a range `10.0.0.10-10.0.0.20`; all of the
     /// range by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 96)))]
+    #[x_kube(validation = Rule::new("self.all(range, size(range.split('-')) <= 2 && range.split('-').all(ip, isIP(ip)))")
+        .message("each of pools must be addresses like 10.0.0.9 or ranges like 10.0.0.10-10.0.0.20"))]
     pub pools: Vec<String>,
 }
 

@@ -5,6 +5,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::network::NetworkIsolation;
+
 /// A tenant owns namespaces (by the label `atoll.dev/tenant`) and networks (by their name
 /// `<tenant>.<network>`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -50,7 +52,7 @@ pub struct TenantQuota {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefaultNetwork {
-    /// The network's type, such as `vpc`.
+    /// The network's type: `vpc`, `flat`, or one that a provider serves.
     #[serde(rename = "type")]
     #[x_kube(validation = Rule::new("size(self) > 0").message("a network needs a type, such as vpc"))]
     pub type_: String,
@@ -60,6 +62,9 @@ pub struct DefaultNetwork {
     #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
         .message("each range must be a CIDR like 10.0.0.0/16, with no bit set beyond its prefix"))]
     pub cidrs: Vec<String>,
+    /// Who reaches a network of type `flat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<NetworkIsolation>,
 }
 
 /// What is known of a tenant.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::Settings;
+use atoll_types::Cidr;
 
 /// Settings of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -23,6 +24,11 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub claim_grace: u64,
 
+    /// The ranges that flat networks share, IPv4, IPv6 or both. Each flat network gets blocks of
+    /// them (of 24 and 64 bits) and no two have the same.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',', default_values_t = flat_cidrs())]
+    pub flat_cidrs: Vec<Cidr>,
+
     /// The namespace of the lease by which several controllers agree on the one that works.
     /// Without it, this one works at once.
     #[arg(long, value_name = "NAMESPACE")]
@@ -38,12 +44,17 @@ fn any_path(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
 }
 
+fn flat_cidrs() -> Vec<Cidr> {
+    Settings::default().flat
+}
+
 impl Default for ControllerConfig {
     fn default() -> Self {
         ControllerConfig {
             default_network_template: None,
             address_rest: 30,
             claim_grace: 30,
+            flat_cidrs: flat_cidrs(),
             lease_namespace: None,
             workers: 32,
         }
@@ -61,6 +72,7 @@ impl ControllerConfig {
         Settings {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
+            flat: self.flat_cidrs.clone(),
         }
     }
 }

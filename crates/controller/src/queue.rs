@@ -1,8 +1,8 @@
 //! What is to be looked at, and when.
 //!
 //! The rule: an object is worked on by one worker at a time; however often it is touched
-//! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets,
-//! whose counts change with every pod, are looked at four times a second at most.
+//! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets and
+//! networks, whose counts change with every pod, are looked at four times a second at most.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use atoll_model::{Key, Moment};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const SUBNET_PACE: Duration = Duration::from_millis(250);
+const COUNTING_PACE: Duration = Duration::from_millis(250);
 
 /// How many waves of actions in a row an object may cause before it is made to wait.
 const PATIENCE: u32 = 32;
@@ -78,8 +78,8 @@ impl Queue {
         let key = self.ready.pop_front()?;
         self.waiting.remove(&key);
         self.working.insert(key.clone());
-        if key.kind == Kind::Subnet {
-            self.not_before.insert(key.clone(), now + SUBNET_PACE);
+        if counts_pods(&key) {
+            self.not_before.insert(key.clone(), now + COUNTING_PACE);
         }
         Some(key)
     }
@@ -104,7 +104,7 @@ impl Queue {
                 self.waves.remove(&key);
                 if touched {
                     self.touch(key, now);
-                } else if key.kind == Kind::Subnet {
+                } else if counts_pods(&key) {
                     self.not_before.retain(|_, moment| *moment > now);
                 }
             }
@@ -140,6 +140,11 @@ impl Queue {
             }
         }
     }
+}
+
+/// Whether an object's status changes with every pod.
+fn counts_pods(key: &Key) -> bool {
+    matches!(key.kind, Kind::Subnet | Kind::Network)
 }
 
 #[cfg(test)]
@@ -217,15 +222,17 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_is_counted_four_times_a_second_at_most() {
-        let subnet = key(Kind::Subnet, "web");
-        let mut queue = Queue::default();
-        queue.touch(subnet.clone(), START);
-        assert_eq!(queue.next(START), Some(subnet.clone()));
-        queue.done(subnet.clone(), Outcome::Idle, START);
-        queue.touch(subnet.clone(), START);
-        assert_eq!(queue.next(START), None);
-        assert_eq!(queue.next(START + SUBNET_PACE), Some(subnet));
+    fn what_counts_pods_is_looked_at_four_times_a_second_at_most() {
+        for kind in [Kind::Subnet, Kind::Network] {
+            let counting = key(kind, "web");
+            let mut queue = Queue::default();
+            queue.touch(counting.clone(), START);
+            assert_eq!(queue.next(START), Some(counting.clone()));
+            queue.done(counting.clone(), Outcome::Idle, START);
+            queue.touch(counting.clone(), START);
+            assert_eq!(queue.next(START), None);
+            assert_eq!(queue.next(START + COUNTING_PACE), Some(counting));
+        }
     }
 
     #[test]

@@ -45,8 +45,19 @@ pub(crate) fn conditions(
     standing: &[Condition],
     now: &Time,
 ) -> Vec<Condition> {
-    let ready = condition(
-        ConditionType::Ready,
+    with_condition(ConditionType::Ready, verdict, meta, standing, now)
+}
+
+/// The standing conditions with one of them as a verdict says.
+pub(crate) fn with_condition(
+    kind: ConditionType,
+    verdict: &Verdict,
+    meta: &Meta,
+    standing: &[Condition],
+    now: &Time,
+) -> Vec<Condition> {
+    let said = condition(
+        kind,
         verdict.ready,
         verdict.reason,
         &verdict.message,
@@ -54,9 +65,11 @@ pub(crate) fn conditions(
         now.clone(),
         standing,
     );
-    let others = standing.iter().filter(|other| other.type_ != ready.type_).cloned();
-    let mut conditions: Vec<Condition> = others.collect();
-    conditions.push(ready);
+    let mut conditions = standing.to_vec();
+    match conditions.iter_mut().find(|it| it.type_ == said.type_) {
+        Some(place) => *place = said,
+        None => conditions.push(said),
+    }
     conditions
 }
 
@@ -126,6 +139,26 @@ mod tests {
         let names = |count: usize| (0..count).map(|number| number.to_string());
         assert_eq!(named(names(2)), "0, 1");
         assert_eq!(named(names(7)), "0, 1, 2, 3, 4 and 2 more");
+    }
+
+    #[test]
+    fn no_sequence_of_what_is_seen_leads_to_an_illegal_change_of_phase() {
+        use api::NetworkPhase::{Active, Failed, Initializing, Pending, Terminating};
+        const ALL: [api::NetworkPhase; 5] = [Initializing, Pending, Active, Failed, Terminating];
+        let mut reached = vec![Initializing];
+        for _ in 0..5 {
+            let mut next = Vec::new();
+            for (standing, wanted) in reached.iter().flat_map(|it| ALL.map(|wanted| (*it, wanted)))
+            {
+                let told = network_phase(standing, wanted);
+                let back = told == Initializing && standing != Initializing;
+                let risen = standing == Terminating && told != Terminating;
+                assert!(!back && !risen, "{standing:?} was followed by {told:?}");
+                next.push(told);
+            }
+            reached = next;
+        }
+        assert!(ALL.iter().all(|phase| reached.contains(phase)), "each can be reached");
     }
 
     #[test]

@@ -84,6 +84,17 @@ impl Cidr {
         }
     }
 
+    /// The part number `nth` of those that the range has when it is cut to `prefix_len` bits.
+    pub fn part(&self, prefix_len: u8, nth: u128) -> Option<Cidr> {
+        let host_bits = u32::from(self.0.max_prefix_len().checked_sub(prefix_len)?);
+        let first = match host_bits {
+            128 => self.nth(0).filter(|_| nth == 0),
+            _ => self.nth(nth.checked_mul(1 << host_bits)?),
+        };
+        let fits = prefix_len >= self.prefix_len();
+        IpNet::new(first.filter(|_| fits)?, prefix_len).ok().map(Cidr)
+    }
+
     /// How many places after the first address `ip` is, where it lies in the range.
     pub fn offset_of(&self, ip: IpAddr) -> Option<u128> {
         match (self.first(), ip) {
@@ -172,6 +183,19 @@ mod tests {
                 assert_eq!(range.offset_of(ip), Some(offset), "{range}");
             }
         }
+    }
+
+    #[test]
+    fn a_range_is_cut_into_parts_of_one_length() {
+        let part =
+            |range: &str, length, nth| cidr(range).part(length, nth).map(|part| part.to_string());
+        assert_eq!(part("100.64.0.0/10", 24, 1).as_deref(), Some("100.64.1.0/24"));
+        assert_eq!(part("100.64.0.0/10", 24, 16_383).as_deref(), Some("100.127.255.0/24"));
+        assert_eq!(part("100.64.0.0/10", 24, 16_384), None);
+        assert_eq!(part("fd00::/48", 64, 2).as_deref(), Some("fd00:0:0:2::/64"));
+        assert_eq!(part("::/0", 0, 0).as_deref(), Some("::/0"));
+        assert_eq!(part("10.0.0.0/24", 16, 0), None);
+        assert_eq!(part("10.0.0.0/24", 33, 0), None);
     }
 
     #[test]

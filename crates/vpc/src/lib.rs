@@ -9,6 +9,7 @@
 //! twice while the first proposal stands, and a freed number is proposed last.
 
 mod addresses;
+mod blocks;
 mod circle;
 mod ids;
 mod layout;
@@ -18,6 +19,7 @@ mod range;
 mod spans;
 
 pub use addresses::{AddressPool, Exhausted, Refusal};
+pub use blocks::Blocks;
 pub use circle::Moment;
 pub use ids::IdPool;
 pub use layout::{Layout, LayoutError};

@@ -47,6 +47,11 @@ impl World {
                 let right = ObjectName::cluster(right.to_string());
                 lost.then(|| vec![self.confirm(Kind::Claim, &right)])
             }
+            Thing::Block(_) => {
+                let (network, uid) = claim.network_holder()?;
+                let lost = self.networks.get(&network).is_none_or(|found| found.meta.uid != uid);
+                lost.then(|| vec![self.confirm(Kind::Network, &network)])
+            }
             Thing::Vpc(vpc) => {
                 let lost = self.indexes.networks_of_vpc.of(vpc).len() == 0;
                 lost.then(Vec::new)

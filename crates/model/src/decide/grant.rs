@@ -129,7 +129,7 @@ impl World {
     ) -> Option<Granted> {
         let claimed = self.indexes.claims_of_port.of(port).filter_map(|thing| match thing {
             Thing::Address(address) => Some(*address),
-            Thing::NetworkId(_) | Thing::Vpc(_) => None,
+            Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
         });
         let proposed = self.numbers.proposals.get(port).into_iter().flatten().copied();
         let mut standing = claimed.chain(proposed).filter(|address| {

@@ -1,19 +1,20 @@
 //! A network gets its VPC's number and a subnet for each of its ranges, and goes when no port is
 //! in it any more.
 
-use atoll_api::{self as api, NetworkPhase, Reason};
+use atoll_api::{self as api, ConditionType, NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
-use atoll_vpc::{Overlap, first_overlap};
+use atoll_vpc::{Moment, Overlap, first_overlap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use super::flat::Block;
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
-use crate::conditions::{Verdict, conditions, named, network_phase};
+use crate::conditions::{Verdict, conditions, named, network_phase, with_condition};
 use crate::intent::{
-    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_id,
-    holder_of_vpc, subnet_name,
+    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_block,
+    holder_of_id, holder_of_vpc, subnet_name,
 };
-use crate::world::{Now, World};
+use crate::world::{Hosts, Now, World};
 
 /// Why a range of a network is not served.
 pub(super) type Conflict = Overlap<NetworkName>;
@@ -24,6 +25,9 @@ fn complaint(conflict: &Conflict, network: &NetworkName) -> String {
         conflict.range, conflict.other_range, conflict.other
     )
 }
+
+/// How long a flat network waits before it looks again for a free block.
+const NO_BLOCK_PAUSE: Moment = Moment::from_secs(5);
 
 /// A VPC's number, or what is to be done about it.
 enum Number {
@@ -99,6 +103,14 @@ impl World {
                 return self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
             }
         };
+        match self.next_block(network, plan, id, now) {
+            Block::Enough => {}
+            Block::Claimable(block) => return claim_block(network, block),
+            Block::NoneFree(verdict) => {
+                let told = self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
+                return told.and_again(now.moment + NO_BLOCK_PAUSE);
+            }
+        }
         let missing = self.missing_subnets(network, plan, &accepted);
         if !missing.is_empty() {
             return Decision::act(missing);
@@ -115,6 +127,15 @@ impl World {
         conflict: Option<&Conflict>,
         now: &Now,
     ) -> Decision {
+        if let Some(verdict) = self.unacknowledged(network, plan) {
+            return self.set_network_status(
+                network,
+                NetworkPhase::Pending,
+                Some(id),
+                &verdict,
+                now,
+            );
+        }
         let target = Target::new(Kind::Network, &network.meta);
         let (verdict, said) = match conflict {
             None => {
@@ -133,6 +154,34 @@ impl World {
         decision
     }
 
+    /// A network does not become Active before every node that has pods of it has taken them. Once
+    /// it is, it stays: the next pod on the next node is not the others' matter.
+    fn unacknowledged(&self, network: &Network, plan: &NetworkPlan) -> Option<Verdict> {
+        let hosts = self.indexes.hosts_of_network.get(&plan.name)?;
+        let unready = hosts.unready();
+        (!network.is_active() && !unready.is_empty()).then(|| {
+            let message =
+                format!("waits for nodes to attach its pods: {}", named(unready.into_iter()));
+            Verdict::not_ready(Reason::InProgress, message)
+        })
+    }
+
+    /// The nodes that have pods of a network, and whether all have taken them.
+    fn nodes_of(&self, network: &Network) -> (api::NetworkNodes, Verdict) {
+        let hosts = network.plan.as_ref().ok();
+        let hosts = hosts.and_then(|plan| self.indexes.hosts_of_network.get(&plan.name));
+        let nodes = hosts.map(Hosts::summary).unwrap_or_default();
+        let message = format!(
+            "{} of {} nodes with pods of it have attached them all",
+            nodes.ready, nodes.total
+        );
+        let verdict = match nodes.ready == nodes.total {
+            true => Verdict::ready(message),
+            false => Verdict::not_ready(Reason::InProgress, message),
+        };
+        (nodes, verdict)
+    }
+
     /// The ranges of a network that are its own, and those that another network has.
     pub(super) fn sort_ranges(
         &self,
@@ -140,17 +189,21 @@ impl World {
         plan: &NetworkPlan,
     ) -> (Vec<Cidr>, Vec<Conflict>) {
         let (mut accepted, mut conflicts) = (Vec::new(), Vec::new());
-        for range in &plan.cidrs {
-            match self.conflict(network, plan, range) {
+        for range in self.ranges_of(network, plan) {
+            match self.conflict(network, plan, &range) {
                 Some(conflict) => conflicts.push(conflict),
-                None => accepted.push(*range),
+                None => accepted.push(range),
             }
         }
         (accepted, conflicts)
     }
 
     /// A range belongs to the network that has a subnet for it; before there is one, to the older.
+    /// A block belongs to the network that claimed it.
     fn conflict(&self, network: &Network, plan: &NetworkPlan, range: &Cidr) -> Option<Conflict> {
+        if plan.type_ == NetworkType::Flat {
+            return None;
+        }
         let ours = self.rank(network, &plan.name, range);
         let others = self.indexes.networks_of_vpc.of(&plan.vpc);
         let others = others
@@ -239,6 +292,11 @@ impl World {
             let message = "waits for its subnets to go".to_owned();
             return self.terminating(network, Reason::InProgress, message, now);
         }
+        let blocks = self.blocks_to_return(network);
+        if !blocks.is_empty() {
+            return Decision::act(blocks);
+        }
+        self.forget_block_proposal(network, now);
         self.give_up_number(network, &plan.vpc, now)
     }
 
@@ -291,6 +349,12 @@ impl World {
         }
     }
 
+    /// The ranges that a network serves, as people read them.
+    fn served_ranges(&self, network: &Network) -> Vec<String> {
+        let Ok(plan) = &network.plan else { return Vec::new() };
+        self.sort_ranges(network, plan).0.iter().map(ToString::to_string).collect()
+    }
+
     fn terminating(
         &self,
         network: &Network,
@@ -325,10 +389,16 @@ impl World {
         now: &Now,
     ) -> Decision {
         let standing = network.status.clone().unwrap_or_default();
+        let (nodes, programmed) = self.nodes_of(network);
+        let said = conditions(verdict, &network.meta, &standing.conditions, &now.time);
+        let kind = ConditionType::Programmed;
         let status = api::NetworkStatus {
             phase: network_phase(standing.phase, phase),
             id: id.map(NetworkId::get).or(standing.id),
-            conditions: conditions(verdict, &network.meta, &standing.conditions, &now.time),
+            cidrs: self.served_ranges(network),
+            isolation: network.plan.as_ref().ok().map(NetworkPlan::isolation),
+            nodes: Some(nodes),
+            conditions: with_condition(kind, &programmed, &network.meta, &said, &now.time),
         };
         if network.status.as_ref() == Some(&status) {
             return Decision::nothing();
@@ -336,6 +406,11 @@ impl World {
         let target = Target::new(Kind::Network, &network.meta);
         Action::SetNetworkStatus(target, Box::new(status)).into()
     }
+}
+
+fn claim_block(network: &Network, block: Cidr) -> Decision {
+    let holder = holder_of_block(&network.meta.name, &network.meta.uid);
+    Action::Claim(Thing::Block(block), holder).into()
 }
 
 /// Both halves of a number: the id for the VPC, and the VPC's right to this one id.

@@ -33,6 +33,7 @@ impl World {
             return farewell;
         }
         let (phase, verdict) = self.judge_subnet(&subnet, plan);
+        let verdict = self.exhaustion(&subnet, plan, phase).unwrap_or(verdict);
         self.set_subnet_status(&subnet, phase, &verdict, now)
     }
 
@@ -61,7 +62,7 @@ impl World {
         let inside = |ranges: &[_]| {
             ranges.iter().any(|range: &atoll_types::Cidr| range.contains_cidr(&plan.cidr))
         };
-        if !inside(&declared.cidrs) {
+        if !inside(&self.ranges_of(object, declared)) {
             let message = format!("{} lies in no range of network {network}", plan.cidr);
             return failed(Reason::CidrOutside, message);
         }
@@ -81,6 +82,23 @@ impl World {
             return pending(Reason::NetworkNotReady, message);
         }
         (SubnetPhase::Active, Verdict::ready("addresses can be given"))
+    }
+
+    /// An Active subnet without a free address says so until it has one.
+    fn exhaustion(
+        &mut self,
+        subnet: &Subnet,
+        plan: &SubnetPlan,
+        phase: SubnetPhase,
+    ) -> Option<Verdict> {
+        let full = phase == SubnetPhase::Active && self.count(subnet).1 == 0;
+        full.then(|| {
+            let SubnetPlan { cidr, network, .. } = plan;
+            let message = format!(
+                "every address of {cidr} is in use or kept back; add a range to network {network}"
+            );
+            Verdict::not_ready(Reason::SubnetExhausted, message)
+        })
     }
 
     /// An older subnet of the same network with the very same range.

@@ -145,6 +145,7 @@ fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpe
         type_: own.type_.clone(),
         vpc_id: None,
         cidrs: own.cidrs.clone(),
+        isolation: own.isolation,
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use atoll_api as api;
 use atoll_api::ClaimHolder;
-use atoll_types::{NetAddr, NetworkId};
+use atoll_types::{Cidr, NetAddr, NetworkId};
 
 use super::network::dashed;
 use super::{Meta, ObjectName, Vpc};
@@ -28,11 +28,14 @@ pub enum Thing {
     Address(NetAddr),
     /// A network id, held by a VPC.
     NetworkId(NetworkId),
+    /// A block of the range that flat networks share, held by a network.
+    Block(Cidr),
     /// A VPC's right to one network id: held by that id, so that a VPC cannot have two.
     Vpc(Vpc),
 }
 
 const PORT: &str = "Port";
+const NETWORK: &str = "Network";
 const VPC: &str = "VPC";
 const NETWORK_ID: &str = "NetworkID";
 
@@ -49,6 +52,16 @@ pub fn holder_of_port(port: &ObjectName, pod_uid: &str) -> ClaimHolder {
 /// The holder of a network id.
 pub fn holder_of_vpc(vpc: &Vpc) -> ClaimHolder {
     ClaimHolder { kind: VPC.into(), namespace: None, name: vpc.to_string(), uid: None }
+}
+
+/// The holder of blocks: one incarnation of a network.
+pub fn holder_of_block(network: &ObjectName, uid: &str) -> ClaimHolder {
+    ClaimHolder {
+        kind: NETWORK.into(),
+        namespace: None,
+        name: network.name.clone(),
+        uid: Some(uid.to_owned()),
+    }
 }
 
 /// The holder of a VPC's right to one id: that id.
@@ -70,7 +83,13 @@ impl Claim {
         if self.holder.kind != VPC {
             return None;
         }
-        parse_vpc(&self.holder.name)
+        Vpc::parse(&self.holder.name)
+    }
+
+    /// The network that holds a block, and its incarnation.
+    pub fn network_holder(&self) -> Option<(ObjectName, &str)> {
+        let uid = self.holder.uid.as_deref()?;
+        (self.holder.kind == NETWORK).then(|| (ObjectName::cluster(&self.holder.name), uid))
     }
 
     /// The network id that a VPC was given.
@@ -97,7 +116,8 @@ impl Thing {
             "network-id" => {
                 Some(Thing::NetworkId(NetworkId::try_from(rest.parse::<u32>().ok()?).ok()?))
             }
-            "vpc" => parse_vpc(rest).map(Thing::Vpc),
+            "block" => parse_block(rest).map(Thing::Block),
+            "vpc" => Vpc::parse(rest).map(Thing::Vpc),
             _ => None,
         }
     }
@@ -118,14 +138,20 @@ impl fmt::Display for Thing {
                 write!(f, "address.{network}.{}", dashed(*ip))
             }
             Thing::NetworkId(id) => write!(f, "network-id.{id}"),
+            Thing::Block(block) => {
+                write!(f, "block.{}-{}", dashed(block.first()), block.prefix_len())
+            }
             Thing::Vpc(vpc) => write!(f, "vpc.{vpc}"),
         }
     }
 }
 
-fn parse_vpc(text: &str) -> Option<Vpc> {
-    let (tenant, id) = text.split_once('.')?;
-    Some(Vpc { tenant: tenant.parse().ok()?, id: id.parse().ok()? })
+/// A block by the text that [`Thing`] writes: the address with dashes, and the length.
+fn parse_block(text: &str) -> Option<Cidr> {
+    let (dashed, length) = text.rsplit_once('-')?;
+    let ipv4 = dashed.split('-').count() == 4;
+    let address = dashed.replace('-', if ipv4 { "." } else { ":" });
+    format!("{address}/{length}").parse().ok()
 }
 
 fn parse_address(text: &str) -> Option<NetAddr> {
@@ -148,12 +174,15 @@ mod tests {
 
     #[test]
     fn every_thing_is_found_again_by_its_claims_name() {
-        let vpc = parse_vpc("acme.vpc-1").unwrap();
+        let vpc = Vpc::parse("acme.vpc-1").unwrap();
         let things = [
             (address("10.0.0.5"), "address.1.10.0.0.5"),
             (address("fd00::5"), "address.1.fd00-0-0-0-0-0-0-5"),
             (Thing::NetworkId(NetworkId::MAX), "network-id.16777215"),
             (Thing::Vpc(vpc), "vpc.acme.vpc-1"),
+            (Thing::Vpc(Vpc::Open), "vpc.flat"),
+            (Thing::Block("100.64.3.0/24".parse().unwrap()), "block.100-64-3-0-24"),
+            (Thing::Block("fd64::/64".parse().unwrap()), "block.fd64-0-0-0-0-0-0-0-64"),
         ];
         for (thing, name) in things {
             assert_eq!(thing.to_string(), name);
@@ -163,7 +192,9 @@ mod tests {
 
     #[test]
     fn names_that_are_none_of_ours_are_no_thing() {
-        for name in ["", "address", "address.0.10.0.0.5", "address.1.ten", "network-id.0", "x.1"] {
+        for name in
+            ["", "address", "address.0.10.0.0.5", "address.1.ten", "network-id.0", "x.1", "block.1"]
+        {
             assert_eq!(Thing::parse(name), None, "{name}");
         }
     }

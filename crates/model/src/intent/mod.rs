@@ -14,7 +14,7 @@ mod subnet;
 mod template;
 mod tenant;
 
-pub use claim::{Claim, Thing, holder_of_id, holder_of_port, holder_of_vpc};
+pub use claim::{Claim, Thing, holder_of_block, holder_of_id, holder_of_port, holder_of_vpc};
 pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
 pub use network::{Network, NetworkPlan, NetworkType, Vpc, subnet_name};

@@ -35,25 +35,55 @@ pub struct NetworkPlan {
 /// Who serves a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkType {
-    /// Built in.
+    /// Built in: ranges of its own.
     Vpc,
+    /// Built in: blocks of the range that all flat networks share.
+    Flat,
     /// A provider that may come.
     Other(String),
 }
 
-/// A routing domain: a tenant's, by the name the tenant gives it. Networks of one VPC share its
-/// number and must not overlap.
+/// A routing domain. Networks of one VPC share its number and must not overlap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Vpc {
-    /// The tenant.
-    pub tenant: Label,
-    /// What the tenant calls it.
-    pub id: Label,
+pub enum Vpc {
+    /// A tenant's, by the name the tenant gives it.
+    Named {
+        /// The tenant.
+        tenant: Label,
+        /// What the tenant calls it.
+        id: Label,
+    },
+    /// That of one isolated flat network.
+    Flat(NetworkName),
+    /// The one that all open flat networks share.
+    Open,
 }
+
+/// The first label of the VPCs of flat networks.
+const FLAT: &str = "flat";
 
 impl fmt::Display for Vpc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.tenant, self.id)
+        match self {
+            Vpc::Named { tenant, id } => write!(f, "{tenant}.{id}"),
+            Vpc::Flat(network) => write!(f, "{FLAT}.{network}"),
+            Vpc::Open => f.write_str(FLAT),
+        }
+    }
+}
+
+impl Vpc {
+    /// The VPC with this text: one label, two or three.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match *text.split('.').collect::<Vec<_>>() {
+            [FLAT] => Some(Vpc::Open),
+            [tenant, id] => Some(Vpc::Named { tenant: tenant.parse().ok()?, id: id.parse().ok()? }),
+            [FLAT, tenant, network] => {
+                let (tenant, network) = (tenant.parse().ok()?, network.parse().ok()?);
+                Some(Vpc::Flat(NetworkName::new(tenant, network)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -71,6 +101,11 @@ impl Network {
     /// Whether pods can be attached to it.
     pub fn is_active(&self) -> bool {
         self.phase() == api::NetworkPhase::Active && !self.meta.deleting
+    }
+
+    /// Whether what pods ask of their interfaces (subnet, address) does not count here.
+    pub fn ignores_nic_requests(&self) -> bool {
+        self.plan.as_ref().is_ok_and(|plan| plan.type_ == NetworkType::Flat)
     }
 
     /// The VPC, where the network can be understood.
@@ -93,10 +128,14 @@ impl NetworkPlan {
         NetworkPlan::parse(name, spec)?.check_ranges()
     }
 
-    /// A network of type vpc has at least one range.
+    /// A network of type vpc has at least one range, and one of type flat has none of its own.
     pub(crate) fn check_ranges(&self) -> Result<(), Malformed> {
         if self.type_ == NetworkType::Vpc && self.cidrs.is_empty() {
             let message = "spec.cidrs: a network of type vpc needs at least one range";
+            return Err(Malformed::new(Reason::CidrMalformed, message));
+        }
+        if self.type_ == NetworkType::Flat && !self.cidrs.is_empty() {
+            let message = "spec.cidrs: a network of type flat has no ranges of its own";
             return Err(Malformed::new(Reason::CidrMalformed, message));
         }
         Ok(())
@@ -111,20 +150,43 @@ impl NetworkPlan {
                 format!("spec.tenant is {} but the name says {}", spec.tenant, name.tenant);
             return Err(Malformed::new(Reason::RequestMalformed, message));
         }
-        let id = match &spec.vpc_id {
-            Some(id) => id.parse().map_err(|error| {
-                Malformed::new(Reason::RequestMalformed, format!("spec.vpcID: {error}"))
-            })?,
-            None => name.network.clone(),
-        };
-        let vpc = Vpc { tenant: name.tenant.clone(), id };
-        Ok(NetworkPlan { type_: NetworkType::parse(&spec.type_), vpc, cidrs: cidrs(spec)?, name })
+        let type_ = NetworkType::parse(&spec.type_);
+        let vpc = vpc(&name, &type_, spec)?;
+        Ok(NetworkPlan { type_, vpc, cidrs: cidrs(spec)?, name })
     }
+
+    /// Who reaches the network.
+    pub fn isolation(&self) -> api::NetworkIsolation {
+        match self.vpc {
+            Vpc::Open => api::NetworkIsolation::Open,
+            Vpc::Named { .. } | Vpc::Flat(_) => api::NetworkIsolation::Isolated,
+        }
+    }
+}
+
+fn vpc(name: &NetworkName, type_: &NetworkType, spec: &api::NetworkSpec) -> Result<Vpc, Malformed> {
+    if *type_ == NetworkType::Flat {
+        return Ok(match spec.isolation.unwrap_or_default() {
+            api::NetworkIsolation::Open => Vpc::Open,
+            api::NetworkIsolation::Isolated => Vpc::Flat(name.clone()),
+        });
+    }
+    let id = match &spec.vpc_id {
+        Some(id) => id.parse().map_err(|error| {
+            Malformed::new(Reason::RequestMalformed, format!("spec.vpcID: {error}"))
+        })?,
+        None => name.network.clone(),
+    };
+    Ok(Vpc::Named { tenant: name.tenant.clone(), id })
 }
 
 impl NetworkType {
     fn parse(text: &str) -> Self {
-        if text == "vpc" { NetworkType::Vpc } else { NetworkType::Other(text.to_owned()) }
+        match text {
+            "vpc" => NetworkType::Vpc,
+            "flat" => NetworkType::Flat,
+            _ => NetworkType::Other(text.to_owned()),
+        }
     }
 }
 
@@ -162,8 +224,8 @@ mod tests {
         api::NetworkSpec {
             tenant: "acme".into(),
             type_: "vpc".into(),
-            vpc_id: None,
             cidrs: vec!["10.0.0.0/16".into()],
+            ..api::NetworkSpec::default()
         }
     }
 
@@ -195,6 +257,27 @@ mod tests {
         let bad_vpc = api::NetworkSpec { vpc_id: Some("a.b".into()), ..spec() };
         assert!(refusal("acme.default", &bad_vpc).message.starts_with("spec.vpcID: "));
         assert!(refusal("default", &spec()).message.contains("<tenant>.<network>"));
+    }
+
+    #[test]
+    fn a_flat_network_has_a_vpc_of_its_own_that_no_vpc_id_can_name_and_open_ones_share_one() {
+        let flat = |isolation| api::NetworkSpec {
+            type_: "flat".into(),
+            cidrs: Vec::new(),
+            isolation,
+            ..spec()
+        };
+        let vpc = |name: &str, spec: &api::NetworkSpec| NetworkPlan::parse(name, spec).unwrap().vpc;
+        let own = vpc("acme.default", &flat(None));
+        assert_eq!(own.to_string(), "flat.acme.default");
+        assert_ne!(own, vpc("acme.default", &spec()));
+        let open = flat(Some(api::NetworkIsolation::Open));
+        let other = api::NetworkSpec { tenant: "globex".into(), ..open.clone() };
+        assert_eq!(vpc("acme.default", &open), vpc("globex.default", &other));
+        for text in ["flat", "flat.default", "flat.acme.default"] {
+            assert_eq!(Vpc::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!([Vpc::parse("acme"), Vpc::parse("a.b.c"), Vpc::parse("")], [None, None, None]);
     }
 
     #[test]

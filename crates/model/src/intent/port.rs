@@ -19,6 +19,8 @@ pub struct Port {
     pub pod_uid: String,
     /// The node that the pod was last known to be bound to.
     pub node: Option<String>,
+    /// Whether the pod has the interface.
+    pub attached: bool,
     /// Its addresses.
     pub plan: Result<PortPlan, Malformed>,
 }
@@ -37,10 +39,12 @@ pub struct PortPlan {
 impl From<&api::Port> for Port {
     fn from(port: &api::Port) -> Self {
         let meta = Meta::from(&port.metadata);
+        let phase = port.status.as_ref().map(|status| status.phase);
         Port {
             pod: ObjectName::inside(meta.name.namespace.clone(), port.spec.pod.clone()),
             pod_uid: port.spec.pod_uid.clone(),
             node: port.spec.node.clone(),
+            attached: phase == Some(api::PortPhase::Attached),
             plan: PortPlan::parse(&port.spec),
             meta,
         }

@@ -51,7 +51,19 @@ impl Subnet {
     }
 }
 
+impl Subnet {
+    /// Whether its status says that it has no address left.
+    pub fn is_full(&self) -> bool {
+        self.gives_addresses() && self.status.as_ref().is_some_and(|status| status.free == 0)
+    }
+}
+
 impl SubnetPlan {
+    /// Whether it is the same range of the same network, whatever is kept back of it.
+    pub(crate) fn has_the_place_of(&self, other: &SubnetPlan) -> bool {
+        (&self.network, self.cidr) == (&other.network, other.cidr)
+    }
+
     fn parse(name: &str, spec: &api::SubnetSpec) -> Result<Self, Malformed> {
         let network: NetworkName = spec.network.parse().map_err(|error| {
             Malformed::new(Reason::RequestMalformed, format!("spec.network: {error}"))

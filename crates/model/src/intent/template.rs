@@ -64,6 +64,8 @@ struct Spec {
     vpc_id: Option<Value>,
     #[serde(default)]
     cidrs: Vec<String>,
+    #[serde(default)]
+    isolation: Option<api::NetworkIsolation>,
 }
 
 impl Template {
@@ -91,6 +93,7 @@ fn render(text: &str, tenant: &Label) -> Result<api::NetworkSpec, TemplateError>
         type_: manifest.spec.type_,
         vpc_id: manifest.spec.vpc_id.as_ref().and_then(scalar),
         cidrs: manifest.spec.cidrs,
+        isolation: manifest.spec.isolation,
     })
 }
 

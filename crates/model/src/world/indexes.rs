@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_api::ClaimHolder;
+use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
 use atoll_vpc::Moment;
 
 use super::groups::Groups;
+use super::hosts::{Change, Hosts};
 use super::{HasMeta, Item, Shelf, Touched, World};
+use crate::action::Key;
 use crate::decide::Waiting;
 use crate::intent::{
     Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
@@ -21,8 +24,10 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
     pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
     pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
+    pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
+    pub(crate) hosts_of_network: HashMap<NetworkName, Hosts>,
     pub(crate) seats_of_tenant: Groups<String, ObjectName>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
@@ -36,6 +41,14 @@ pub(crate) struct Indexes {
 impl Indexes {
     fn hold(&mut self, address: NetAddr, claim: &ObjectName) {
         self.addresses.entry(address.network).or_default().insert(address.ip, claim.clone());
+    }
+
+    fn count_host(&mut self, network: &NetworkName, port: &Port, change: Change) {
+        let hosts = self.hosts_of_network.entry(network.clone()).or_default();
+        hosts.count(port, change);
+        if hosts.is_empty() {
+            self.hosts_of_network.remove(network);
+        }
     }
 
     fn let_go(&mut self, address: NetAddr) {
@@ -149,7 +162,8 @@ impl Item for Network {
         let Ok(plan) = &self.plan else { return };
         world.touch_tenant(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
-        world.touch_vpc(&plan.vpc, touched);
+        world.touch_neighbours(&plan.vpc, touched);
+        world.touch_blocks(self, touched);
         world.touch_subnets_of_network(&plan.name, touched);
         world.touch_waiting_for_network(&plan.name, touched);
     }
@@ -177,14 +191,16 @@ impl Item for Subnet {
             return;
         }
         world.indexes.subnets_of_network.remove(&plan.network, name);
-        world.numbers.pools.remove(name);
+        if !world.subnet_plan(name).is_some_and(|after| after.has_the_place_of(plan)) {
+            world.numbers.pools.remove(name);
+        }
         world.rebuild_pools(&plan.network);
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
         let words =
             |subnet: &Subnet| (subnet.plan.clone(), subnet.gives_addresses(), subnet.meta.deleting);
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.is_full() == earlier.is_full()
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -206,6 +222,7 @@ impl Item for Port {
         world.indexes.ports_of_pod.add(self.pod.clone(), name.clone());
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.add(network.clone(), name.clone());
+            world.indexes.count_host(network, self, Change::Comes);
             world.indexes.seats_of_tenant.add(network.tenant.to_string(), name.clone());
         }
     }
@@ -215,20 +232,21 @@ impl Item for Port {
         world.indexes.ports_of_pod.remove(&self.pod, name);
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.remove(network, name);
+            world.indexes.count_host(network, self, Change::Goes);
             world.indexes.seats_of_tenant.remove(network.tenant.as_str(), name);
         }
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
         let words = |port: &Port| (port.plan.clone(), port.pod_uid.clone(), port.node.clone());
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.attached == earlier.attached
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
         touched.insert(super::touched::pod_key(&self.pod));
         world.touch_claims_of_port(&self.meta.name, touched);
         if let Some(network) = self.network() {
-            world.touch_network_if_deleting(network, touched);
+            world.touch_network(network, touched);
         }
     }
 }
@@ -255,6 +273,10 @@ impl Item for Claim {
                 if let Some(vpc) = self.vpc_holder() {
                     world.indexes.ids_claimed_by_vpc.add(vpc, *id);
                 }
+            }
+            Thing::Block(block) => {
+                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.take(*block));
+                world.indexes.blocks_of.add(self.holder.clone(), *block);
             }
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
@@ -284,6 +306,10 @@ impl Item for Claim {
                     world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
                 }
             }
+            Thing::Block(block) => {
+                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
+                world.indexes.blocks_of.remove(&self.holder, block);
+            }
             Thing::Vpc(_) => {
                 if let Some(id) = self.given_id() {
                     world.indexes.vpc_of_id.remove(&id);
@@ -304,6 +330,10 @@ impl Item for Claim {
             Thing::Address(address) => world.touch_holder_and_subnets(self, *address, touched),
             Thing::NetworkId(_) => {
                 self.vpc_holder().iter().for_each(|vpc| world.touch_vpc(vpc, touched));
+            }
+            Thing::Block(_) => {
+                let network = self.network_holder().map(|(network, _)| network);
+                touched.extend(network.map(|network| Key::new(Kind::Network, network)));
             }
             Thing::Vpc(vpc) => world.touch_vpc(vpc, touched),
         }

@@ -5,6 +5,7 @@
 //! order, in pieces or twice, leads to the same world.
 
 mod groups;
+mod hosts;
 mod indexes;
 mod numbers;
 mod shelf;
@@ -12,6 +13,7 @@ mod touched;
 
 use std::collections::{BTreeSet, HashMap};
 
+use atoll_types::Cidr;
 use atoll_vpc::Moment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -20,9 +22,14 @@ use crate::intent::{
     Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Subnet, Template, Tenant,
 };
 
+pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
 pub(crate) use shelf::{Change, HasMeta, Shelf};
+
+/// The range that flat networks share where nobody says otherwise: addresses that are meant to be
+/// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
+const FLAT_RANGE: &str = "100.64.0.0/10";
 
 /// What an operator can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +38,14 @@ pub struct Settings {
     pub rest: Moment,
     /// How long a claim may stand without its holder before it is taken for forgotten.
     pub grace: Moment,
+    /// The ranges that flat networks share, cut into blocks.
+    pub flat: Vec<Cidr>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30) }
+        let flat = FLAT_RANGE.parse().ok().into_iter().collect();
+        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30), flat }
     }
 }
 
@@ -79,7 +89,8 @@ pub type Touched = BTreeSet<Key>;
 impl World {
     /// An empty world.
     pub fn new(settings: Settings) -> Self {
-        World { settings, ..World::default() }
+        let numbers = Numbers::new(&settings);
+        World { settings, numbers, ..World::default() }
     }
 
     /// Takes in that an object is there.

@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use atoll_api::ClaimHolder;
 use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
-use atoll_vpc::{AddressPool, IdPool, Moment, Pools};
+use atoll_vpc::{AddressPool, Blocks, IdPool, Moment, Pools};
 
-use super::World;
+use super::{Settings, World};
 use crate::decide::port_names;
 use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
 
@@ -17,6 +18,8 @@ use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
 pub(crate) struct Numbers {
     pub(crate) ids: IdPool,
     pub(crate) id_proposals: HashMap<Vpc, NetworkId>,
+    pub(crate) blocks: Vec<Blocks>,
+    pub(crate) block_proposals: HashMap<ClaimHolder, Cidr>,
     pub(crate) pools: Pools<ObjectName>,
     pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
     pub(crate) proposed: HashMap<NetAddr, ObjectName>,
@@ -24,6 +27,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
+    /// Everything free, as far as it can be set.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let blocks = settings.flat.iter().copied().map(Blocks::new).collect();
+        Numbers { blocks, ..Numbers::default() }
+    }
+
     /// Remembers that an address was proposed to a port.
     pub(crate) fn propose(&mut self, port: &ObjectName, address: NetAddr) {
         self.proposals.entry(port.clone()).or_default().push(address);

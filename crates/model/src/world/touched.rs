@@ -5,7 +5,7 @@ use atoll_types::{NetAddr, NetworkName};
 use super::{Touched, World};
 use crate::action::Key;
 use crate::decide::port_names;
-use crate::intent::{Claim, Kind, ObjectName, Pod, Thing, Vpc};
+use crate::intent::{Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block};
 
 /// The key of a pod.
 pub(super) fn pod_key(name: &ObjectName) -> Key {
@@ -19,13 +19,6 @@ impl World {
 
     pub(super) fn touch_network(&self, network: &NetworkName, touched: &mut Touched) {
         touched.insert(Key::new(Kind::Network, ObjectName::cluster(network.to_string())));
-    }
-
-    pub(super) fn touch_network_if_deleting(&self, network: &NetworkName, touched: &mut Touched) {
-        let name = ObjectName::cluster(network.to_string());
-        if self.networks.get(&name).is_some_and(|network| network.meta.deleting) {
-            self.touch_network(network, touched);
-        }
     }
 
     pub(super) fn touch_networks_of_tenant(&self, tenant: &str, touched: &mut Touched) {
@@ -53,6 +46,21 @@ impl World {
         let networks = self.indexes.networks_of_vpc.of(vpc);
         touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
         self.touch_claims_of_vpc(vpc, touched);
+    }
+
+    /// Networks that a network of their VPC can be in the way of. Open flat networks cannot be in
+    /// each other's way: their ranges are blocks, which have one holder each.
+    pub(super) fn touch_neighbours(&self, vpc: &Vpc, touched: &mut Touched) {
+        match vpc {
+            Vpc::Named { .. } | Vpc::Flat(_) => self.touch_vpc(vpc, touched),
+            Vpc::Open => self.touch_claims_of_vpc(vpc, touched),
+        }
+    }
+
+    pub(super) fn touch_blocks(&self, network: &Network, touched: &mut Touched) {
+        let holder = holder_of_block(&network.meta.name, &network.meta.uid);
+        let blocks = self.indexes.blocks_of.of(&holder);
+        touched.extend(blocks.map(|block| claim_key(&Thing::Block(*block))));
     }
 
     pub(super) fn touch_subnets_of_network(&self, network: &NetworkName, touched: &mut Touched) {

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod controller;
+mod flat;
 mod networks;
 mod pods;
 mod properties;

@@ -18,6 +18,7 @@ fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> 
         type_: type_.into(),
         vpc_id: vpc.map(Into::into),
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
+        isolation: None,
     };
     Object::Network(api::Network::new(name, spec))
 }
@@ -123,7 +124,7 @@ fn a_network_that_grows_into_another_keeps_what_it_had_and_the_other_is_not_hurt
 #[test]
 fn what_cannot_be_served_waits_and_says_why() {
     let mut scene = acme();
-    scene.create(typed_network("acme.flat", "flat", None, &[])).create(network(
+    scene.create(typed_network("acme.sdn", "sdn", None, &[])).create(network(
         "nobody.default",
         None,
         &["10.0.0.0/16"],
@@ -132,7 +133,7 @@ fn what_cannot_be_served_waits_and_says_why() {
         let (phase, id, reason, _) = told(&scene, name);
         (phase, id, reason)
     };
-    assert_eq!(short("acme.flat"), (NetworkPhase::Pending, None, "NoProvider".into()));
+    assert_eq!(short("acme.sdn"), (NetworkPhase::Pending, None, "NoProvider".into()));
     assert_eq!(short("nobody.default"), (NetworkPhase::Pending, None, "TenantNotFound".into()));
     scene.create(tenant("nobody", &[]));
     assert_eq!(told(&scene, "nobody.default").0, NetworkPhase::Active);
@@ -165,6 +166,63 @@ fn a_network_in_use_waits_with_the_names_of_its_pods_and_then_leaves_nothing() {
     }
 }
 
+/// Binds a pod to a node, and lets the agent there report.
+fn run_on(scene: &mut Scene, pod: &str, node: &str, attached: bool) {
+    scene.cluster.change(&key(Kind::Pod, &format!("shop/{pod}")), |object| {
+        let Object::Pod(pod) = object else { unreachable!() };
+        pod.spec.as_mut().unwrap().node_name = Some(node.to_owned());
+    });
+    scene.settle();
+    let phase = if attached { api::PortPhase::Attached } else { api::PortPhase::Allocated };
+    scene.cluster.change(&key(Kind::Port, &format!("shop/{pod}.eth0")), |object| {
+        let Object::Port(port) = object else { unreachable!() };
+        port.status = Some(api::PortStatus { phase, ..Default::default() });
+    });
+    scene.settle();
+}
+
+fn programmed(scene: &Scene, name: &str) -> (u32, u32, String) {
+    let status = scene.cluster.network(name).status.clone().unwrap();
+    let condition = status.conditions.iter().find(|it| it.type_ == "Programmed").unwrap();
+    let nodes = status.nodes.unwrap();
+    (nodes.ready, nodes.total, condition.status.clone())
+}
+
+#[test]
+fn a_network_tells_how_many_of_its_nodes_have_taken_it() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"]));
+    assert_eq!(programmed(&scene, "acme.default"), (0, 0, "True".into()), "nothing to take");
+    for name in ["shop/a", "shop/b"] {
+        scene.create(pod(name, None, None));
+    }
+    run_on(&mut scene, "a", "node1", true);
+    run_on(&mut scene, "b", "node2", false);
+    assert_eq!(programmed(&scene, "acme.default"), (1, 2, "False".into()));
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active, "what runs goes on");
+    run_on(&mut scene, "b", "node2", true);
+    assert_eq!(programmed(&scene, "acme.default"), (2, 2, "True".into()));
+    scene.delete(Kind::Pod, "shop/a").delete(Kind::Pod, "shop/b");
+    assert_eq!(programmed(&scene, "acme.default"), (0, 0, "True".into()));
+}
+
+#[test]
+fn a_network_does_not_become_active_before_its_nodes_have_taken_it() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"])).create(pod("shop/a", None, None));
+    run_on(&mut scene, "a", "node1", false);
+    scene.cluster.change(&key(Kind::Network, "acme.default"), |object| {
+        let Object::Network(network) = object else { unreachable!() };
+        network.status.as_mut().unwrap().phase = NetworkPhase::Failed;
+    });
+    scene.settle();
+    let (phase, _, _, message) = told(&scene, "acme.default");
+    assert_eq!(phase, NetworkPhase::Pending);
+    assert_eq!(message, "waits for nodes to attach its pods: node1");
+    run_on(&mut scene, "a", "node1", true);
+    assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active);
+}
+
 #[test]
 fn a_vpc_keeps_its_number_until_its_last_network_goes() {
     let mut scene = acme();
@@ -195,6 +253,65 @@ fn a_subnet_outside_its_network_or_twice_is_refused() {
     assert_eq!(told("twin"), (SubnetPhase::Failed, "CidrOverlap".into()));
     assert_eq!(told("lost"), (SubnetPhase::Pending, "NetworkNotFound".into()));
     assert_eq!(told("good"), (SubnetPhase::Active, "AsDeclared".into()));
+}
+
+fn keep_back(scene: &mut Scene, name: &str, excluded: &[&str], pools: &[&str]) {
+    let texts = |ranges: &[&str]| ranges.iter().map(ToString::to_string).collect();
+    scene.cluster.change(&key(Kind::Subnet, name), |object| {
+        let Object::Subnet(subnet) = object else { unreachable!() };
+        (subnet.spec.excluded, subnet.spec.pools) = (texts(excluded), texts(pools));
+    });
+    scene.settle();
+}
+
+fn ip_of(scene: &Scene, pod: &str) -> Option<String> {
+    Some(scene.cluster.port("shop", &format!("{pod}.eth0"))?.spec.ips[0].clone())
+}
+
+#[test]
+fn excluded_addresses_are_given_to_nobody_and_pools_are_all_there_is() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/28"]));
+    let subnet = "acme.default.10-0-0-0-28";
+    keep_back(&mut scene, subnet, &["10.0.0.2-10.0.0.4"], &[]);
+    scene.create(pod("shop/a", None, None));
+    assert_eq!(ip_of(&scene, "a").as_deref(), Some("10.0.0.5"));
+    scene.create(pod("shop/asks", None, Some(r#"[{"ip": "10.0.0.3"}]"#)));
+    assert_eq!(ip_of(&scene, "asks"), None);
+    keep_back(&mut scene, subnet, &[], &["10.0.0.9-10.0.0.10"]);
+    scene.create(pod("shop/b", None, None));
+    assert_eq!(ip_of(&scene, "b").as_deref(), Some("10.0.0.9"));
+    assert_eq!(scene.cluster.subnet(subnet).status.clone().unwrap().free, 1);
+}
+
+#[test]
+fn a_freed_address_rests_also_when_its_subnet_is_changed_meanwhile() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/29"])).create(pod("shop/a", None, None));
+    scene.delete(Kind::Pod, "shop/a");
+    keep_back(&mut scene, "acme.default.10-0-0-0-29", &["10.0.0.4-10.0.0.6"], &[]);
+    scene.create(pod("shop/b", None, None)).create(pod("shop/c", None, None));
+    assert_eq!(ip_of(&scene, "b").as_deref(), Some("10.0.0.3"));
+    assert_eq!(ip_of(&scene, "c"), None, "10.0.0.2 rests");
+    scene.controller.wait(&mut scene.cluster, std::time::Duration::from_secs(31));
+    assert_eq!(ip_of(&scene, "c").as_deref(), Some("10.0.0.2"));
+}
+
+#[test]
+fn a_full_subnet_says_so_until_an_address_is_free() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/30"])).create(pod("shop/a", None, None));
+    let told = |scene: &Scene| {
+        let status = scene.cluster.subnet("acme.default.10-0-0-0-30").status.clone().unwrap();
+        let ready = status.conditions[0].clone();
+        (status.phase, status.used, status.free, ready.reason, ready.message)
+    };
+    let (phase, used, free, reason, message) = told(&scene);
+    assert_eq!((phase, used, free), (SubnetPhase::Active, 1, 0));
+    assert_eq!(reason, "SubnetExhausted");
+    assert!(message.contains("10.0.0.0/30") && message.contains("acme.default"), "{message}");
+    scene.delete(Kind::Pod, "shop/a");
+    assert_eq!(told(&scene).3, "AsDeclared");
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) fn tenant(name: &str, cidrs: &[&str]) -> Object {
     let network = api::DefaultNetwork {
         type_: "vpc".into(),
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
+        isolation: None,
     };
     let default_network = (!cidrs.is_empty()).then_some(network);
     Object::Tenant(api::Tenant::new(name, api::TenantSpec { default_network, quota: None }))

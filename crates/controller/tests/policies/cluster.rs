@@ -1,0 +1,231 @@
+//! A real cluster with `deploy/` applied, and clients that speak as other people.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, Error, Resource, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Cases share the cluster, so that they come one after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// Who asks.
+#[derive(Clone, Copy)]
+pub(crate) enum Who {
+    /// Holds the role `atoll-admin`, and may write namespaces.
+    Administrator,
+    /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write namespaces too.
+    UserOf(&'static str),
+    /// Somebody whom roles let write ports and claims.
+    PortEditor,
+    /// Our controller.
+    Controller,
+    /// Our agent, on the node that its token tells.
+    AgentOn(Option<&'static str>),
+}
+
+/// The header of what a token tells beside name and groups. A slash is not for header names.
+const NODE: &str = "impersonate-extra-authentication.kubernetes.io%2fnode-name";
+
+impl Who {
+    fn headers(self) -> Vec<(String, String)> {
+        let is = |user: &str, groups: &[&str]| {
+            let groups = groups.iter().map(|group| ("impersonate-group", *group));
+            let all = [("impersonate-user", user)].into_iter().chain(groups);
+            all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+        };
+        let account = "system:serviceaccounts:atoll-system";
+        match self {
+            Who::Administrator => is("root", &["atoll-admins"]),
+            Who::UserOf(tenant) => is("alice", &[&format!("{tenant}-users")]),
+            Who::PortEditor => is("eve", &["port-editors"]),
+            Who::Controller => {
+                is("system:serviceaccount:atoll-system:atoll-controller", &[account])
+            }
+            Who::AgentOn(node) => {
+                let mut agent = is("system:serviceaccount:atoll-system:atoll-agent", &[account]);
+                agent.extend(node.map(|node| (NODE.to_owned(), node.to_owned())));
+                agent
+            }
+        }
+    }
+}
+
+/// Rights that the cases need beside what `deploy/` and the example give.
+const RIGHTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-namespaces}
+rules: [{apiGroups: [""], resources: [namespaces], verbs: [get, create, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-ports}
+rules: [{apiGroups: [atoll.dev], resources: [ports, claims], verbs: [get, create, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-namespaces}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-namespaces}
+subjects:
+  - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: atoll-admins}
+  - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: acme-users}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-ports}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-ports}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: port-editors}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-admins}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: atoll-admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: atoll-admins}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: test-acme, namespace: hand}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: acme-users}]
+"#;
+
+/// The cluster.
+pub(crate) struct Cluster {
+    config: Config,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// The cluster of `$CONTRACT_KUBECONFIG` with everything applied and every policy in force.
+    pub(crate) async fn installed(case: &str) -> Cluster {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let path = std::env::var("CONTRACT_KUBECONFIG").expect("run it by `make test-real`");
+        let kubeconfig = Kubeconfig::read_from(Path::new(&path)).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let cluster = Cluster { config, _turn: turn };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for namespace in ["acme", "hand"] {
+            cluster.namespace(namespace, "acme").await;
+        }
+        kubectl(&["apply", "-k", root.join("deploy").to_str().unwrap()], "");
+        kubectl(&["apply", "-f", root.join("examples/tenant-users.yaml").to_str().unwrap()], "");
+        kubectl(&["apply", "-f", "-"], RIGHTS);
+        cluster.in_force(case).await;
+        cluster
+    }
+
+    /// Policies are in force a moment after they were made.
+    async fn in_force(&self, case: &str) {
+        let probe = json!({"metadata": {"name": format!("{case}-probe")},
+                           "spec": {"holder": {"kind": "Port", "name": "nobody"}}});
+        let claims = self.all::<atoll_api::Claim>(Who::PortEditor);
+        let waiting = async {
+            let dry = PostParams { dry_run: true, ..PostParams::default() };
+            let probe = serde_json::from_value(probe).unwrap();
+            while claims.create(&dry, &probe).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("the policies come into force");
+    }
+
+    pub(crate) async fn namespace(&self, name: &str, tenant: &str) {
+        let namespaces = Api::<Namespace>::all(self.client(&[]));
+        let labels = json!({"atoll.dev/tenant": tenant});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+                               "metadata": {"name": name, "labels": labels}});
+        let params = PatchParams::apply("atoll-tests").force();
+        namespaces.patch(name, &params, &Patch::Apply(namespace)).await.unwrap();
+    }
+
+    pub(crate) fn all<K: Resource<DynamicType = ()>>(&self, who: Who) -> Api<K> {
+        Api::all(self.client(&who.headers()))
+    }
+
+    pub(crate) fn inside<K>(&self, namespace: &str, who: Who) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client(&who.headers()), namespace)
+    }
+
+    fn client(&self, headers: &[(String, String)]) -> Client {
+        let mut config = self.config.clone();
+        config.headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        Client::try_from(config).unwrap()
+    }
+}
+
+fn kubectl(arguments: &[&str], input: &str) {
+    use std::io::Write;
+    let mut child = Command::new("kubectl")
+        .args(arguments)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("kubectl is there");
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "kubectl {arguments:?}");
+}
+
+pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.map(drop)
+}
+
+pub(crate) async fn patch<K>(api: &Api<K>, name: &str, change: Value) -> Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+}
+
+pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, change: Value) -> Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+}
+
+pub(crate) async fn remove<K>(api: &Api<K>, name: &str)
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+#[track_caller]
+pub(crate) fn allowed(answer: Result<()>) {
+    answer.unwrap();
+}
+
+/// A refusal names its reason.
+#[track_caller]
+pub(crate) fn refused(answer: Result<()>, says: &str) {
+    match answer {
+        Err(Error::Api(status)) => {
+            let told = format!("{} {}", status.reason, status.message);
+            assert!(status.code == 403 && told.contains(says), "{told}");
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+}

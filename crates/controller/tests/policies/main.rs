@@ -1,0 +1,136 @@
+//! Who may do what: the roles and admission policies of `deploy/`, asked on a real API as the
+//! people and programs that they are about. Each refusal stands beside what is allowed.
+
+#![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
+
+mod cluster;
+
+use atoll_api::{Claim, Network, Port, Subnet};
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Value, json};
+
+use cluster::{Cluster, Who, allowed, refused};
+
+fn network(name: &str) -> Value {
+    let tenant = name.split('.').next();
+    json!({"metadata": {"name": name},
+           "spec": {"tenant": tenant, "type": "vpc", "cidrs": ["10.0.0.0/16"]}})
+}
+
+fn subnet(name: &str, network: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"network": network, "cidr": "10.0.1.0/24"}})
+}
+
+fn port(name: &str, network: &str, node: &str) -> Value {
+    json!({"metadata": {"name": name},
+           "spec": {"network": network, "networkID": 7, "subnet": "s", "ips": ["10.0.0.5"],
+                    "mac": "02:00:00:00:00:05", "pod": "web", "podUID": "u",
+                    "interface": "eth0", "node": node}})
+}
+
+fn label(tenant: Option<&str>) -> Value {
+    json!({"metadata": {"labels": {"atoll.dev/tenant": tenant}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn only_administrators_give_a_namespace_to_a_tenant_or_take_it_away() {
+    let cluster = Cluster::installed("label").await;
+    let admin = cluster.all::<Namespace>(Who::Administrator);
+    let alice = cluster.all::<Namespace>(Who::UserOf("acme"));
+    let says = "only by who has the verb use";
+    let born =
+        |name: &str| json!({"metadata": {"name": name, "labels": {"atoll.dev/tenant": "acme"}}});
+    refused(cluster::create(&alice, born("label-stolen")).await, says);
+    allowed(cluster::create(&alice, json!({"metadata": {"name": "label-plain"}})).await);
+    refused(cluster::patch(&alice, "label-plain", label(Some("acme"))).await, says);
+    allowed(cluster::patch(&admin, "label-plain", label(Some("acme"))).await);
+    refused(cluster::patch(&alice, "label-plain", label(Some("globex"))).await, says);
+    refused(cluster::patch(&alice, "label-plain", label(None)).await, says);
+    let other = json!({"metadata": {"labels": {"team": "shop"}}});
+    allowed(cluster::patch(&alice, "label-plain", other).await);
+    allowed(cluster::patch(&admin, "label-plain", label(None)).await);
+    cluster::remove(&admin, "label-plain").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn a_tenants_users_read_and_write_only_their_own_networks_and_subnets() {
+    let cluster = Cluster::installed("own").await;
+    let admin = cluster.all::<Network>(Who::Administrator);
+    allowed(cluster::create(&admin, network("globex.default")).await);
+    let alice = cluster.all::<Network>(Who::UserOf("acme"));
+    allowed(cluster::create(&alice, network("acme.default")).await);
+    let says = "only by who has the verb manage";
+    refused(cluster::create(&alice, network("globex.second")).await, says);
+    allowed(alice.get("acme.default").await.map(drop));
+    refused(alice.get("globex.default").await.map(drop), "cannot get resource");
+    refused(alice.list(&Default::default()).await.map(drop), "cannot list resource");
+    let more = json!({"spec": {"cidrs": ["10.0.0.0/16", "10.1.0.0/16"]}});
+    allowed(cluster::patch(&alice, "acme.default", more.clone()).await);
+    refused(cluster::patch(&alice, "globex.default", more).await, "cannot patch resource");
+
+    let subnets = cluster.all::<Subnet>(Who::UserOf("acme"));
+    refused(cluster::create(&subnets, subnet("own-theirs", "globex.default")).await, says);
+    allowed(cluster::create(&subnets, subnet("own-ours", "acme.default")).await);
+    let controller = cluster.all::<Network>(Who::Controller);
+    for name in ["acme.default", "globex.default"] {
+        let finalizers = json!({"metadata": {"finalizers": ["atoll.dev/cleanup"]}});
+        allowed(cluster::patch(&controller, name, finalizers).await);
+        allowed(cluster::patch(&controller, name, json!({"metadata": {"finalizers": null}})).await);
+        cluster::remove(&controller, name).await;
+    }
+    cluster::remove(&cluster.all::<Subnet>(Who::Controller), "own-ours").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn only_the_controller_hands_out_addresses() {
+    let cluster = Cluster::installed("hand").await;
+    cluster.namespace("hand", "acme").await;
+    let (alice, controller) = (Who::UserOf("acme"), Who::Controller);
+    let theirs = cluster.inside::<Port>("hand", alice);
+    let ours = cluster.inside::<Port>("hand", controller);
+    let forged = port("forged.eth0", "acme.default", "node1");
+    refused(cluster::create(&theirs, forged).await, "says nothing of pod, podUID, networkID");
+    let foreign = port("foreign.eth0", "globex.default", "node1");
+    refused(cluster::create(&theirs, foreign).await, "Forbidden");
+    allowed(cluster::create(&ours, port("web.eth0", "acme.default", "node1")).await);
+    allowed(cluster::patch(&ours, "web.eth0", json!({"spec": {"node": "node2"}})).await);
+    let editor = cluster.inside::<Port>("hand", Who::PortEditor);
+    let moved = json!({"spec": {"ips": ["10.0.0.6"]}});
+    refused(cluster::patch(&editor, "web.eth0", moved).await, "by the controller alone");
+    let labels = json!({"metadata": {"labels": {"team": "shop"}}});
+    allowed(cluster::patch(&editor, "web.eth0", labels).await);
+
+    let claim = json!({"metadata": {"name": "address.7.10.0.0.5"},
+        "spec": {"holder": {"kind": "Port", "namespace": "hand", "name": "web.eth0", "uid": "u"}}});
+    let says = "claims are written by the controller alone";
+    refused(cluster::create(&cluster.all::<Claim>(Who::PortEditor), claim.clone()).await, says);
+    let claims = cluster.all::<Claim>(controller);
+    allowed(cluster::create(&claims, claim).await);
+    cluster::remove(&claims, "address.7.10.0.0.5").await;
+    cluster::remove(&ours, "web.eth0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn an_agent_writes_only_the_status_of_ports_of_its_own_node() {
+    let cluster = Cluster::installed("agent").await;
+    cluster.namespace("agent", "acme").await;
+    let controller = cluster.inside::<Port>("agent", Who::Controller);
+    allowed(cluster::create(&controller, port("web.eth0", "acme.default", "node1")).await);
+    let attached = || json!({"status": {"phase": "Attached", "hostInterface": "at1"}});
+    let report = async |who| {
+        let agent = cluster.inside::<Port>("agent", who);
+        cluster::patch_status(&agent, "web.eth0", attached()).await
+    };
+    let says = "an agent writes the status of ports of its own node";
+    refused(report(Who::AgentOn(Some("node2"))).await, says);
+    refused(report(Who::AgentOn(None)).await, says);
+    allowed(report(Who::AgentOn(Some("node1"))).await);
+    let agent = cluster.inside::<Port>("agent", Who::AgentOn(Some("node1")));
+    let spec = json!({"spec": {"node": "node9"}});
+    refused(cluster::patch(&agent, "web.eth0", spec).await, "cannot patch resource");
+    cluster::remove(&controller, "web.eth0").await;
+}
