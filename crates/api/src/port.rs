@@ -56,6 +56,17 @@ pub struct PortSpec {
     /// The node, once the pod is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Whether this is the pod's first interface: it has the default route and the pod's address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub primary: bool,
+    /// On the primary port: the pod's other interfaces. The pod starts once all of them are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 15)))]
+    pub other_interfaces: Vec<String>,
+    /// On the other ports: the ranges that the pod reaches through this interface.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 64)))]
+    pub routes: Vec<String>,
 }
 
 /// What the node's agent says of a port.

@@ -180,6 +180,7 @@ fn port(pod: &PlannedPod) -> Port {
             pod_uid: pod.name.clone(),
             interface: "eth0".into(),
             node: Some(NAME.to_owned()),
+            ..PortSpec::default()
         },
     )
 }

@@ -293,6 +293,8 @@ fn new_port(
         pod_uid: pod.meta.uid.clone(),
         interface: interface_name(Some(nic)).to_owned(),
         node: pod.node.clone(),
+        primary: true,
+        ..api::PortSpec::default()
     };
     let mut object = api::Port::new(&port.name, spec);
     object.metadata.namespace = Some(port.namespace.clone());
