@@ -28,6 +28,10 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
+    /// Seconds that the addresses of a StatefulSet's pod that does not come again are kept.
+    #[arg(long, default_value_t = 86_400)]
+    pub address_keep: u64,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -44,6 +48,7 @@ impl Default for ControllerConfig {
             default_network_template: None,
             address_rest: 30,
             claim_grace: 30,
+            address_keep: 86_400,
             lease_namespace: None,
             workers: 32,
         }
@@ -61,6 +66,7 @@ impl ControllerConfig {
         Settings {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
+            keep: Duration::from_secs(self.address_keep),
             ..Settings::default()
         }
     }

@@ -5,7 +5,7 @@
 use atoll_api::{Reason, TenantQuota};
 use atoll_types::{Label, NetworkName};
 
-use super::pod::Complaint;
+use super::wait::Complaint;
 use crate::allocate::Moment;
 use crate::conditions::{Verdict, named};
 use crate::intent::{Network, ObjectName};

@@ -6,6 +6,8 @@
 
 mod cluster;
 mod controller;
+mod interfaces;
+mod kept;
 mod networks;
 mod pods;
 mod properties;
