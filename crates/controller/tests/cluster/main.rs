@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
 
+mod kept;
 mod networks;
 mod pods;
 mod restarts;
