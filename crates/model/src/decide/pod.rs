@@ -12,7 +12,7 @@ use super::keep::{kept_port, misfit};
 use super::routes::Ways;
 use super::wait::Complaint;
 use crate::action::{Action, Decision, Key, Target, Tone};
-use crate::intent::{Kind, Nic, ObjectName, Pod, Port, holder_of_port};
+use crate::intent::{Kind, NetworkPlan, Nic, ObjectName, Pod, Port, holder_of_port};
 use crate::port_change::{Binding, PortChange};
 use crate::world::{Now, World};
 
@@ -65,7 +65,8 @@ impl World {
         let nics = pod.nics.as_ref().map_err(Complaint::from)?;
         let mut all = Vec::new();
         for nic in nics {
-            all.push((nic, self.next_of(pod, &tenant, nic)?));
+            let next = self.next_of(pod, &tenant, nic)?;
+            all.push((self.wish(nic, &next), next));
         }
         if all.iter().all(|(_, next)| matches!(next, Next::Has(_))) {
             self.said.remove(&Key::new(Kind::Pod, pod.meta.name.clone()));
@@ -81,6 +82,13 @@ impl World {
             return Ok(Decision::act(prepared));
         }
         self.wire(pod, &tenant, &all, now)
+    }
+
+    /// What can be asked of an interface: on a flat network, no place.
+    fn wish(&self, nic: &Nic, next: &Next) -> Nic {
+        let network = next.network().and_then(|name| self.network_named(name));
+        let plan = network.and_then(|network| network.plan.as_ref().ok());
+        if plan.is_some_and(NetworkPlan::is_flat) { nic.content() } else { nic.clone() }
     }
 
     fn tenant_of(&self, pod: &Pod) -> Result<Option<Label>, Complaint> {
@@ -199,7 +207,7 @@ impl World {
         &mut self,
         pod: &Pod,
         tenant: &Label,
-        all: &[(&Nic, Next)],
+        all: &[(Nic, Next)],
         now: &Now,
     ) -> Result<Decision, Complaint> {
         let mut ways = Ways::default();
@@ -224,12 +232,13 @@ impl World {
                 Next::Keep(_) | Next::Clear(_) | Next::Await => {}
             }
         }
-        let warning = ways.warning().map(|message| {
+        let warnings = ways.warning().into_iter().chain(ignored(pod, all));
+        let warnings = warnings.map(|message| {
             let target = Target::new(Kind::Pod, &pod.meta);
             Action::Say(target, Tone::Warning, Reason::PartlyServed, message)
         });
         ports.reverse();
-        Ok(Decision::act(claims.into_iter().chain(ports).chain(warning)))
+        Ok(Decision::act(claims.into_iter().chain(ports).chain(warnings)))
     }
 
     /// Addresses for a port that goes with its pod.
@@ -249,6 +258,18 @@ impl World {
         self.take_seat(tenant, port);
         Ok(granted)
     }
+}
+
+/// What a pod asked of a flat network, if it asked for a place.
+fn ignored(pod: &Pod, all: &[(Nic, Next)]) -> Option<String> {
+    let asked = pod.nics.iter().flatten().zip(all);
+    let mut ignored = asked.filter(|(asked, (wish, _))| asked.asks_for_place() && *asked != wish);
+    let (nic, (_, next)) = ignored.next()?;
+    let network = next.network()?;
+    Some(format!(
+        "subnet and ip of interface {} are ignored: network {network} is flat and gives any address",
+        nic.name
+    ))
 }
 
 /// What has to happen before a port that stays can be taken.
@@ -273,7 +294,7 @@ fn place(next: &Next, pod: &Pod) -> Option<Action> {
 }
 
 /// The place in the pod of one of its interfaces.
-fn binding(pod: &Pod, all: &[(&Nic, Next)], position: usize, through: Vec<String>) -> Binding {
+fn binding(pod: &Pod, all: &[(Nic, Next)], position: usize, through: Vec<String>) -> Binding {
     let primary = position == 0;
     let names = all.iter().map(|(nic, _)| nic.name.to_string());
     Binding {

@@ -88,6 +88,11 @@ impl From<&api::Network> for Network {
 }
 
 impl NetworkPlan {
+    /// Whether its pods have addresses of a range that all such networks share, and none to choose.
+    pub fn is_flat(&self) -> bool {
+        matches!(&self.type_, NetworkType::Other(type_) if type_ == "flat")
+    }
+
     /// Whether a network that is still to be made would be understood and can be served.
     pub(crate) fn check(name: &str, spec: &api::NetworkSpec) -> Result<(), Malformed> {
         NetworkPlan::parse(name, spec)?.check_ranges()

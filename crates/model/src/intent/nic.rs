@@ -31,9 +31,14 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Whether it asks for anything that a network without subnets of its own cannot give.
-    pub fn asks(&self) -> bool {
-        self.subnet.is_some() || !self.ips.is_empty() || self.mac.is_some()
+    /// Whether it asks for a place in its network, which a flat one does not give.
+    pub fn asks_for_place(&self) -> bool {
+        self.subnet.is_some() || !self.ips.is_empty()
+    }
+
+    /// The same interface, content with any place.
+    pub fn content(&self) -> Nic {
+        Nic { subnet: None, ips: Vec::new(), ..self.clone() }
     }
 }
 
@@ -159,7 +164,7 @@ impl Written {
             mac: parsed(self.mac).map_err(|error| place.wrong("mac", error))?,
             port: given(self.port),
         };
-        if nic.port.is_some() && nic.asks() {
+        if nic.port.is_some() && (nic.asks_for_place() || nic.mac.is_some()) {
             let why = "a port made beforehand has its subnet, addresses and mac already";
             return Err(place.wrong("port", why));
         }
@@ -265,7 +270,10 @@ mod tests {
     #[test]
     fn a_pod_that_asks_for_nothing_has_one_interface() {
         let nics = parse(None, None).unwrap();
-        assert_eq!((nics.len(), nics[0].name.as_str(), nics[0].asks()), (1, "eth0", false));
+        assert_eq!(
+            (nics.len(), nics[0].name.as_str(), nics[0].asks_for_place()),
+            (1, "eth0", false)
+        );
     }
 
     #[test]
@@ -273,7 +281,7 @@ mod tests {
         let nics = nics(r#"[{"subnet": "web", "ip": "10.0.0.5", "name": "eth0"}, {}]"#);
         assert_eq!(nics[0].subnet.as_deref(), Some("web"));
         assert_eq!(nics[0].ips, ["10.0.0.5".parse::<IpAddr>().unwrap()]);
-        assert_eq!((nics[1].name.as_str(), nics[1].asks()), ("net1", false));
+        assert_eq!((nics[1].name.as_str(), nics[1].asks_for_place()), ("net1", false));
     }
 
     #[test]

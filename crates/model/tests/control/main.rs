@@ -6,6 +6,7 @@
 
 mod cluster;
 mod controller;
+mod flat_requests;
 mod interfaces;
 mod kept;
 mod networks;
