@@ -50,6 +50,17 @@ pub enum Reason {
     AddressOutside,
     /// The address asked for is kept back: network, gateway or broadcast address.
     AddressReserved,
+    /// The port that the pod names does not exist.
+    PortNotFound,
+    /// The port that the pod is to have has no addresses yet.
+    PortNotReady,
+    /// The port that the pod names is not as the pod asks.
+    PortUnfit,
+    /// A range is reached through another interface of the pod, or what was asked of a flat
+    /// network is left out.
+    PartlyServed,
+    /// Something that nobody held any more was given back.
+    Repaired,
     /// The pod's annotation cannot be parsed.
     RequestMalformed,
     /// The tenant has as much as it may have.

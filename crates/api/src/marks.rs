@@ -9,8 +9,17 @@ pub const NETWORK: &str = "atoll.dev/network";
 /// Label of a pod, honoured as [`NETWORK`] for manifests written for Arktos.
 pub const ARKTOS_NETWORK: &str = "arktos.futurewei.com/network";
 
-/// Annotation of a pod: what it asks of its interfaces, as JSON `[{subnet, ip, name, port}]`.
+/// Annotation of a pod: what it asks of its interfaces, as JSON
+/// `[{subnet, ip, ips, mac, name, port}]`. The first is the primary one; all are in its network.
 pub const NICS: &str = "atoll.dev/nics";
 
-/// Annotation of a pod: the networks beside its primary one, as a JSON list of names.
+/// Annotation of a pod: the networks beside its primary one, one more interface each. A list like
+/// `net-b,net-c@data`, or JSON `["net-b", {network, subnet, ip, ips, mac, name, port}]`.
 pub const EXTRA_NETWORKS: &str = "atoll.dev/extra-networks";
+
+/// Annotation of a pod: `"true"` keeps its addresses for the next pod of its name.
+pub const PERSISTENT: &str = "atoll.dev/persistent";
+
+/// Annotation of a pod that the controller writes: its interfaces, as the Network Plumbing Working
+/// Group writes them.
+pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";

@@ -4,8 +4,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One interface of one pod. The controller makes it when the pod is created and decides all of
-/// its spec; the node's agent reports in its status.
+/// One interface of one pod. The controller makes it with the pod and decides all of its spec; the
+/// node's agent reports in its status. A port can also be made beforehand, without a pod: the
+/// controller fills in what is missing, and a pod takes it by `atoll.dev/nics: [{port: name}]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "atoll.dev",
@@ -29,28 +30,53 @@ use serde::{Deserialize, Serialize};
     selectable = ".spec.networkID"
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.pod) == has(self.podUID)")
+    .message("pod and podUID go together: leave both out of a port made beforehand"))]
+#[x_kube(validation = Rule::new("!has(self.podUID) || (has(self.networkID) && has(self.interface))")
+    .message("a port of a pod needs networkID and interface: leave pod and podUID out of a port made beforehand"))]
+#[x_kube(validation = Rule::new("has(self.podUID) || !(has(self.node) || has(self.interface) || has(self.primary) || has(self.otherInterfaces) || has(self.routes))")
+    .message("node, interface, primary, otherInterfaces and routes are of a port that a pod has"))]
+#[x_kube(validation = Rule::new("!has(self.networkID) || (has(self.subnet) && has(self.ips) && has(self.mac))")
+    .message("networkID needs subnet, ips and mac: leave networkID out, and what is missing is filled in"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.networkID) || (has(self.networkID) && has(self.ips) && has(self.mac) && self.networkID == oldSelf.networkID && self.ips == oldSelf.ips && self.mac == oldSelf.mac)")
+    .message("a port keeps its networkID, ips and mac: make another port"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.podUID) || has(self.persistent) == has(oldSelf.persistent)")
+    .message("persistent cannot change while a pod has the port: annotate the pod with atoll.dev/persistent before it starts"))]
 pub struct PortSpec {
     /// The network, by its object name.
+    #[schemars(length(min = 3, max = 127))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("a port cannot move to another network"))]
     pub network: String,
     /// The network's number.
-    #[serde(rename = "networkID")]
+    #[serde(rename = "networkID", default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1, max = 16_777_215))]
     pub network_id: u32,
-    /// The subnet that the addresses come from.
+    /// The subnet that the first address comes from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253))]
     pub subnet: String,
-    /// The addresses.
+    /// The addresses, at most one of each family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 2), inner(length(max = 64)))]
     #[x_kube(validation = Rule::new("self.all(ip, isIP(ip))").message("each of ips must be an IP address"))]
     pub ips: Vec<String>,
     /// The Ethernet address.
-    #[schemars(length(max = 17))]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 17))]
     pub mac: String,
-    /// The pod, in the namespace of the port.
+    /// Whether it stays when its pod goes. So does every port that was made beforehand.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
+    /// The pod that has it, in the namespace of the port.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253))]
     pub pod: String,
-    /// The pod's UID: a pod of the same name made later has a port of its own.
-    #[serde(rename = "podUID")]
+    /// The pod's UID: a pod of the same name made later is another.
+    #[serde(rename = "podUID", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 63))]
     pub pod_uid: String,
     /// The interface's name inside the pod.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 15))]
     pub interface: String,
     /// The node, once the pod is bound to one.
@@ -67,6 +93,10 @@ pub struct PortSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)))]
     pub routes: Vec<String>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What the node's agent says of a port.

@@ -5,6 +5,7 @@ mod cluster;
 mod convert;
 mod drops;
 mod output;
+mod who;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ use crate::apply::ApplyArgs;
 use crate::cluster::ClusterArgs;
 use crate::convert::ConvertArgs;
 use crate::drops::DropsArgs;
+use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
 #[derive(Parser)]
@@ -33,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   atoll lab up                      a small cluster on this machine
   atoll lab exec -n acme web -- ip addr
   atoll drops --lab default         what was dropped, and why
+  atoll who 10.0.0.5                the pod of every network that has this address
   atoll apply -f network.yaml --tenant acme";
 
 #[derive(Subcommand)]
@@ -42,6 +45,8 @@ enum Command {
     Lab(LabCommand),
     /// What was dropped on a node or in a lab, and why
     Drops(DropsArgs),
+    /// Who has an address, in every network that has it
+    Who(WhoArgs),
     /// Print manifests of Arktos and of Kubernetes' networking proposal as ours
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
         Command::Cni => return atoll_cni::run(),
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
+        Command::Who(args) => who::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),

@@ -34,6 +34,10 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
+    /// Seconds that the addresses of a StatefulSet's pod that does not come again are kept.
+    #[arg(long, default_value_t = 86_400)]
+    pub address_keep: u64,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -55,6 +59,7 @@ impl Default for ControllerConfig {
             address_rest: 30,
             claim_grace: 30,
             flat_cidrs: flat_cidrs(),
+            address_keep: 86_400,
             lease_namespace: None,
             workers: 32,
         }
@@ -73,6 +78,7 @@ impl ControllerConfig {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
             flat: self.flat_cidrs.clone(),
+            keep: Duration::from_secs(self.address_keep),
         }
     }
 }

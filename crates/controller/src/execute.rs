@@ -3,7 +3,7 @@
 //! The rule: an answer that differs from what was thought is no failure. It is news, and the
 //! matter is decided again.
 
-use atoll_api::{Claim, ClaimHolder};
+use atoll_api::{Claim, ClaimHolder, marks};
 use atoll_model::intent::{Kind, ObjectName, Thing};
 use atoll_model::{Action, Key, Target, Tone};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -39,8 +39,13 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         Action::SetFinalizers(target, finalizers) => {
             set_finalizers(client, target, finalizers).await
         }
-        Action::PlacePort(target, node) => {
-            patch(client, target, Part::Object, json!({"spec": {"node": node}})).await
+        Action::ChangePort(target, change) => {
+            patch(client, target, Part::Object, json!({"spec": change.patch()})).await
+        }
+        Action::TellPod(target, text) => {
+            let annotations = json!({marks::NETWORK_STATUS: text});
+            let change = json!({"metadata": {"annotations": annotations}});
+            patch(client, target, Part::Object, change).await
         }
         Action::SetTenantStatus(target, status) => {
             patch(client, target, Part::Status, json!({"status": status})).await

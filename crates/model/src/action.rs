@@ -8,6 +8,7 @@ use atoll_api::{ClaimHolder, Reason};
 use atoll_vpc::Moment;
 
 use crate::intent::{Kind, Meta, ObjectName, Thing};
+use crate::port_change::PortChange;
 
 /// Which object: what work is queued by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,8 +82,10 @@ pub enum Action {
     /// Replace an object's finalizers. If it is being deleted and others still hold it, what
     /// follows is not done.
     SetFinalizers(Target, Vec<String>),
-    /// Tell a port on which node its pod is.
-    PlacePort(Target, String),
+    /// Change a port's spec.
+    ChangePort(Target, PortChange),
+    /// Tell a pod in its annotation which interfaces it has.
+    TellPod(Target, String),
     /// Replace a tenant's status.
     SetTenantStatus(Target, Box<api::TenantStatus>),
     /// Replace a network's status.

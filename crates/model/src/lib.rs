@@ -8,10 +8,12 @@ pub mod compile;
 mod conditions;
 mod decide;
 pub mod intent;
+mod port_change;
 mod world;
 
 pub use atoll_vpc::Moment;
 
 pub use action::{Action, Decision, Key, Target, Tone};
 pub use conditions::Verdict;
+pub use port_change::{Binding, Filling, PortChange};
 pub use world::{Now, Settings, Touched, World};

@@ -50,6 +50,13 @@ impl Cluster {
         atoll(&[&cluster, arguments].concat(), input)
     }
 
+    /// Another command of `atoll` against this cluster.
+    pub(crate) fn run(&self, command: &str, arguments: &[&str]) -> Said {
+        let kubeconfig = self.kubeconfig();
+        let cluster = [command, "--kubeconfig", kubeconfig.to_str().unwrap()];
+        atoll(&[&cluster, arguments].concat(), "")
+    }
+
     /// The object, if there is one.
     pub(crate) fn get(
         &self,

@@ -1,4 +1,4 @@
-//! `atoll convert` and `atoll apply`, as they are typed.
+//! `atoll convert`, `atoll apply` and `atoll who`, as they are typed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -6,6 +6,7 @@ mod cluster;
 
 mod apply;
 mod convert;
+mod who;
 
 use std::io::Write as _;
 use std::path::PathBuf;

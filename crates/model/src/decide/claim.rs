@@ -4,7 +4,10 @@
 //! without a holder is left alone for a while, and then only given back after a look at the real
 //! objects.
 
-use crate::action::{Action, Decision};
+use atoll_api::Reason;
+
+use super::grant::holder_text;
+use crate::action::{Action, Decision, Target, Tone};
 use crate::intent::{Claim, Kind, ObjectName, Thing};
 use crate::world::{Now, World};
 
@@ -21,8 +24,11 @@ impl World {
         if now.moment < due {
             return Decision::nothing().and_again(due);
         }
+        let message = format!("{thing} was given back: {} has it no more", holder_text(&claim));
+        let target = Target::new(Kind::Claim, &claim.meta);
+        let report = Action::Say(target, Tone::Normal, Reason::Repaired, message);
         let release = self.give_back(thing.clone(), &claim.holder);
-        Decision::act(proof.into_iter().chain([release]))
+        Decision::act(proof.into_iter().chain([release, report]))
     }
 
     /// If nobody has what the claim is for: what to look at to be sure.
@@ -31,8 +37,8 @@ impl World {
             Thing::Address(address) => {
                 let (port, uid) = claim.port_holder()?;
                 let pod = pod_of_port(&port);
-                let lost = match self.ports.get(&port).filter(|found| found.pod_uid == uid) {
-                    Some(found) => !found.has(*address),
+                let lost = match self.ports.get(&port).filter(|it| it.holder() == claim.holder) {
+                    Some(found) => found.network().is_some() && !found.has(*address),
                     None => !self.is_awaited(&pod, uid),
                 };
                 lost.then(|| vec![self.confirm(Kind::Port, &port), self.confirm(Kind::Pod, &pod)])
@@ -66,7 +72,7 @@ impl World {
 }
 
 /// The pod that a port is named after.
-fn pod_of_port(port: &ObjectName) -> ObjectName {
+pub(crate) fn pod_of_port(port: &ObjectName) -> ObjectName {
     let pod = port.name.rsplit_once('.').map_or(port.name.as_str(), |(pod, _)| pod);
     ObjectName::inside(port.namespace.clone(), pod)
 }

@@ -1,91 +1,185 @@
-//! Which address an interface gets: the one it asks for, or one that is free.
+//! Which addresses a port gets: those it asks for, or one that is free of each family that its
+//! network has.
 
 use std::net::IpAddr;
 
-use atoll_api::Reason;
-use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_api::{ClaimHolder, Reason, SubnetPhase};
+use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
 use atoll_vpc::{Exhausted, Moment, Refusal};
 
-use super::pod::Complaint;
-use crate::intent::{Claim, Nic, ObjectName, Pod, Subnet, SubnetPlan, Thing, holder_of_port};
+use super::wait::Complaint;
+use crate::action::Action;
+use crate::intent::{Claim, ObjectName, Subnet, SubnetPlan, Thing};
 use crate::world::{Now, World};
 
 /// How long a pod waits before it asks again for an address of a full subnet.
 const FULL_SUBNET_PAUSE: Moment = Moment::from_secs(5);
 
-/// The network a pod is to join, as far as its port needs it.
+/// The network that a port is in.
+#[derive(Clone, Debug)]
 pub(super) struct Joined {
     pub(super) name: NetworkName,
     pub(super) id: NetworkId,
 }
 
-/// An address for an interface, and where it is from.
+/// A port that is to get addresses, and what is asked for it.
+pub(super) struct Asker<'a> {
+    pub(super) port: &'a ObjectName,
+    pub(super) holder: ClaimHolder,
+    pub(super) subnet: Option<&'a str>,
+    pub(super) ips: &'a [IpAddr],
+}
+
+/// The addresses of a port, and the subnet of the first.
 pub(super) struct Granted {
     pub(super) subnet: String,
-    pub(super) ip: IpAddr,
+    pub(super) ips: Vec<IpAddr>,
+}
+
+impl Granted {
+    /// The claims that have to be made for it.
+    pub(super) fn claims(&self, network: NetworkId, holder: &ClaimHolder) -> Vec<Action> {
+        let thing = |ip: &IpAddr| Thing::Address(NetAddr::new(network, *ip));
+        self.ips.iter().map(|ip| Action::Claim(thing(ip), holder.clone())).collect()
+    }
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Family {
+    is_ipv4: bool,
+}
+
+impl Family {
+    const BOTH: [Family; 2] = [Family { is_ipv4: true }, Family { is_ipv4: false }];
+
+    fn of(cidr: &Cidr) -> Self {
+        Family { is_ipv4: cidr.is_ipv4() }
+    }
+
+    fn has(self, ip: &IpAddr) -> bool {
+        ip.is_ipv4() == self.is_ipv4
+    }
 }
 
 impl World {
+    /// One address of each family that the network has.
     pub(super) fn grant(
         &mut self,
-        pod: &Pod,
-        nic: &Nic,
-        port: &ObjectName,
+        asker: &Asker<'_>,
         network: &Joined,
         now: &Now,
     ) -> Result<Granted, Complaint> {
-        let subnets = self.candidates(nic, network)?;
-        match nic.ip {
-            Some(ip) => self.grant_exactly(pod, ip, port, network, &subnets),
-            None => self.grant_any(pod, port, network, &subnets, now),
+        self.check_asked(asker, network)?;
+        let mut ips = Vec::new();
+        let mut first = None;
+        for family in self.families(&network.name) {
+            let subnets = self.candidates(asker, network, family)?;
+            let (subnet, ip) = match asker.ips.iter().find(|ip| family.has(ip)) {
+                Some(ip) => self.grant_exactly(asker, *ip, network, &subnets)?,
+                None => self.grant_any(asker, family, network, &subnets, now)?,
+            };
+            first.get_or_insert(subnet.name);
+            ips.push(ip);
+        }
+        let subnet = first.ok_or_else(|| no_subnet(asker, network))?;
+        Ok(Granted { subnet, ips })
+    }
+
+    /// What is asked for must be of a family that the network has, and of a subnet that it has.
+    fn check_asked(&self, asker: &Asker<'_>, network: &Joined) -> Result<(), Complaint> {
+        let families = self.families(&network.name);
+        let foreign = asker.ips.iter().find(|ip| !families.iter().any(|it| it.has(ip)));
+        if let (Some(ip), false) = (foreign, families.is_empty()) {
+            let usable = self.usable_subnets(&network.name);
+            let names: Vec<_> = usable.iter().map(|(it, _)| it.meta.name.clone()).collect();
+            return Err(outside(*ip, network, &self.ranges(&names)));
+        }
+        let usable = self.usable_subnets(&network.name);
+        let known = |asked| usable.iter().any(|(it, _)| is_called(it, asked, network));
+        match asker.subnet {
+            Some(asked) if !known(asked) => Err(no_subnet(asker, network)),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// The subnets that may serve an interface: the one it names, else the network's own, else
-    /// those that people carved out.
-    fn candidates(&self, nic: &Nic, network: &Joined) -> Result<Vec<ObjectName>, Complaint> {
-        let subnets = self.indexes.subnets_of_network.of(&network.name);
-        let mut usable: Vec<(&Subnet, &SubnetPlan)> = subnets
+    /// The families of a network, in the order of its ranges; a flat one has none of its own, and
+    /// IPv4 first. A range that failed has no family.
+    fn families(&self, network: &NetworkName) -> Vec<Family> {
+        let ranges = self.network_named(network).and_then(|it| it.plan.as_ref().ok());
+        let ranges = ranges.into_iter().flat_map(|plan| plan.cidrs.iter());
+        let mut families = Vec::new();
+        for family in ranges.map(Family::of).chain(Family::BOTH) {
+            if !families.contains(&family) && self.has_subnet_of(network, family) {
+                families.push(family);
+            }
+        }
+        families
+    }
+
+    fn has_subnet_of(&self, network: &NetworkName, family: Family) -> bool {
+        let subnets = self.indexes.subnets_of_network.of(network);
+        let mut standing = subnets.filter_map(|name| self.subnets.get(name)).filter(|subnet| {
+            let phase = subnet.status.as_ref().map(|status| status.phase).unwrap_or_default();
+            matches!(phase, SubnetPhase::Pending | SubnetPhase::Active) && !subnet.meta.deleting
+        });
+        standing.any(|it| it.plan.as_ref().is_ok_and(|plan| Family::of(&plan.cidr) == family))
+    }
+
+    fn usable_subnets(&self, network: &NetworkName) -> Vec<(&Subnet, &SubnetPlan)> {
+        let subnets = self.indexes.subnets_of_network.of(network);
+        subnets
             .filter_map(|name| self.subnets.get(name))
             .filter(|subnet| subnet.gives_addresses())
             .filter_map(|subnet| Some((subnet, subnet.plan.as_ref().ok()?)))
-            .collect();
-        if let Some(asked) = &nic.subnet {
-            let full = format!("{}.{asked}", network.name);
-            usable.retain(|(subnet, _)| [asked, &full].contains(&&subnet.meta.name.name));
+            .collect()
+    }
+
+    /// The subnets that may serve a port: the one it names if that is of this family, else the
+    /// network's own, else those that people carved out.
+    fn candidates(
+        &self,
+        asker: &Asker<'_>,
+        network: &Joined,
+        family: Family,
+    ) -> Result<Vec<ObjectName>, Complaint> {
+        let mut usable = self.usable_subnets(&network.name);
+        usable.retain(|(_, plan)| Family::of(&plan.cidr) == family);
+        if let Some(asked) = asker.subnet
+            && usable.iter().any(|(subnet, _)| is_called(subnet, asked, network))
+        {
+            usable.retain(|(subnet, _)| is_called(subnet, asked, network));
         }
         usable.sort_by_key(|(_, plan)| (!plan.automatic, plan.cidr));
         if usable.is_empty() {
-            return Err(no_subnet(nic, network));
+            return Err(no_subnet(asker, network));
         }
         Ok(usable.into_iter().map(|(subnet, _)| subnet.meta.name.clone()).collect())
     }
 
     fn grant_exactly(
         &mut self,
-        pod: &Pod,
+        asker: &Asker<'_>,
         ip: IpAddr,
-        port: &ObjectName,
         network: &Joined,
         subnets: &[ObjectName],
-    ) -> Result<Granted, Complaint> {
+    ) -> Result<(ObjectName, IpAddr), Complaint> {
         let address = NetAddr::new(network.id, ip);
         let Some(subnet) = self.narrowest(subnets, ip) else {
             return Err(outside(ip, network, &self.ranges(subnets)));
         };
-        let granted = Granted { subnet: subnet.name.clone(), ip };
-        if self.is_granted(address, port, &pod.meta.uid) {
-            return Ok(granted);
+        if self.is_granted(address, asker) {
+            return Ok((subnet, ip));
         }
         let check = self.pool(&subnet, network.id).map(|pool| pool.check(ip));
         match check {
             Some(Ok(())) => {
-                self.drop_proposals(port, Moment::ZERO);
+                self.drop_proposals_of_family(asker.port, ip.is_ipv4(), Moment::ZERO);
                 if let Some(pool) = self.pool(&subnet, network.id) {
                     pool.take(ip);
                 }
-                self.numbers.propose(port, address);
-                Ok(granted)
+                self.numbers.propose(asker.port, address);
+                Ok((subnet, ip))
             }
             Some(Err(Refusal::InUse)) => Err(self.in_use(address, network)),
             Some(Err(Refusal::Reserved)) => Err(reserved(ip, &subnet, network)),
@@ -95,22 +189,22 @@ impl World {
 
     fn grant_any(
         &mut self,
-        pod: &Pod,
-        port: &ObjectName,
+        asker: &Asker<'_>,
+        family: Family,
         network: &Joined,
         subnets: &[ObjectName],
         now: &Now,
-    ) -> Result<Granted, Complaint> {
-        if let Some(granted) = self.standing_grant(pod, port, network, subnets) {
+    ) -> Result<(ObjectName, IpAddr), Complaint> {
+        if let Some(granted) = self.standing_grant(asker, network, subnets) {
             return Ok(granted);
         }
-        self.drop_proposals(port, now.moment);
+        self.drop_proposals_of_family(asker.port, family.is_ipv4, now.moment);
         let mut exhausted = None;
         for subnet in subnets {
             match self.pool(subnet, network.id).map(|pool| pool.propose(now.moment)) {
                 Some(Ok(ip)) => {
-                    self.numbers.propose(port, NetAddr::new(network.id, ip));
-                    return Ok(Granted { subnet: subnet.name.clone(), ip });
+                    self.numbers.propose(asker.port, NetAddr::new(network.id, ip));
+                    return Ok((subnet.clone(), ip));
                 }
                 Some(Err(error)) => exhausted = exhausted.or(Some(error)),
                 None => {}
@@ -122,30 +216,26 @@ impl World {
     /// What this port was granted before: by a claim that it has, or by a proposal that stands.
     fn standing_grant(
         &self,
-        pod: &Pod,
-        port: &ObjectName,
+        asker: &Asker<'_>,
         network: &Joined,
         subnets: &[ObjectName],
-    ) -> Option<Granted> {
-        let claimed = self.indexes.claims_of_port.of(port).filter_map(|thing| match thing {
+    ) -> Option<(ObjectName, IpAddr)> {
+        let claimed = self.indexes.claims_of_port.of(asker.port).filter_map(|thing| match thing {
             Thing::Address(address) => Some(*address),
             Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
         });
-        let proposed = self.numbers.proposals.get(port).into_iter().flatten().copied();
-        let mut standing = claimed.chain(proposed).filter(|address| {
-            address.network == network.id && self.is_granted(*address, port, &pod.meta.uid)
-        });
-        standing.find_map(|NetAddr { ip, .. }| {
-            let subnet = self.narrowest(subnets, ip)?;
-            Some(Granted { subnet: subnet.name, ip })
-        })
+        let proposed = self.numbers.proposals.get(asker.port).into_iter().flatten().copied();
+        let mut standing = claimed
+            .chain(proposed)
+            .filter(|address| address.network == network.id && self.is_granted(*address, asker));
+        standing.find_map(|NetAddr { ip, .. }| Some((self.narrowest(subnets, ip)?, ip)))
     }
 
     /// Whether an address is this port's: claimed by it, or proposed to it and claimed by nobody.
-    fn is_granted(&self, address: NetAddr, port: &ObjectName, uid: &str) -> bool {
+    fn is_granted(&self, address: NetAddr, asker: &Asker<'_>) -> bool {
         match self.claim_on(&Thing::Address(address)) {
-            Some(claim) => claim.holder == holder_of_port(port, uid),
-            None => self.numbers.proposed.get(&address) == Some(port),
+            Some(claim) => claim.holder == asker.holder,
+            None => self.numbers.proposed.get(&address) == Some(asker.port),
         }
     }
 
@@ -175,7 +265,7 @@ impl World {
     }
 }
 
-fn holder_text(claim: &Claim) -> String {
+pub(super) fn holder_text(claim: &Claim) -> String {
     let holder = &claim.holder;
     match &holder.namespace {
         Some(namespace) => format!("port {namespace}/{}", holder.name),
@@ -183,9 +273,15 @@ fn holder_text(claim: &Claim) -> String {
     }
 }
 
-fn no_subnet(nic: &Nic, network: &Joined) -> Complaint {
+/// Whether a subnet is called so: by its object name, or by what follows its network's in it.
+fn is_called(subnet: &Subnet, asked: &str, network: &Joined) -> bool {
+    let name = &subnet.meta.name.name;
+    name == asked || *name == format!("{}.{asked}", network.name)
+}
+
+fn no_subnet(asker: &Asker<'_>, network: &Joined) -> Complaint {
     let name = &network.name;
-    let message = match &nic.subnet {
+    let message = match asker.subnet {
         Some(asked) => format!("network {name} has no subnet {asked} that gives addresses"),
         None => format!("network {name} has no subnet that gives addresses yet"),
     };

@@ -6,14 +6,19 @@
 mod claim;
 mod flat;
 mod grant;
+mod keep;
 mod network;
 mod pod;
 mod port;
 mod quota;
+mod routes;
 mod subnet;
+mod tell;
 mod tenant;
+mod wait;
 
-pub(crate) use pod::{Waiting, port_names};
+pub(crate) use claim::pod_of_port;
+pub(crate) use wait::Waiting;
 
 use atoll_api::{ClaimHolder, FINALIZER, Reason};
 

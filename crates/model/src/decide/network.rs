@@ -306,7 +306,8 @@ impl World {
             return None;
         }
         let pod_of = |port: &ObjectName| {
-            self.ports.get(port).map_or_else(|| port.to_string(), |port| port.pod.to_string())
+            let bound = self.ports.get(port).and_then(|port| port.bound.as_ref());
+            bound.map_or_else(|| format!("(none, port {port})"), |bound| bound.pod.to_string())
         };
         Some(format!("is used by pods {}", named(ports.map(pod_of))))
     }

@@ -1,78 +1,94 @@
-//! A pod of a tenant gets its port, or hears why not.
+//! A pod of a tenant gets a port for each of its interfaces, or hears why not.
+//!
+//! The rule: all or nothing. No port is made before every address of every interface is claimed,
+//! and the first interface's port comes last: the pod starts when it is there.
 
 use atoll_api::{self as api, Reason, marks};
-use atoll_types::{Label, MacAddr, NetAddr, NetworkName};
-use atoll_vpc::Moment;
+use atoll_types::{Label, MacAddr, NetworkName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::grant::{Granted, Joined};
-use crate::action::{Action, Decision, Target};
-use crate::intent::{Kind, Malformed, Nic, ObjectName, Pod, Port, Thing, holder_of_port};
+use super::grant::{Asker, Granted, Joined};
+use super::keep::{kept_port, misfit};
+use super::routes::Ways;
+use super::wait::Complaint;
+use crate::action::{Action, Decision, Key, Target, Tone};
+use crate::intent::{Kind, Network, Nic, ObjectName, Pod, Port, holder_of_port};
+use crate::port_change::{Binding, PortChange};
 use crate::world::{Now, World};
 
-/// What a pod without a port waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    /// The network.
-    network: NetworkName,
-    /// The address that somebody else has.
-    thing: Option<Thing>,
+/// What is next for one interface of a pod.
+enum Next {
+    /// It has its port.
+    Has(Box<Port>),
+    /// A port is to be made for it, that goes with the pod.
+    Make(Joined),
+    /// A port is to be made that stays, and then taken.
+    Keep(Joined),
+    /// A port that stays is there to be taken.
+    Take(Box<Port>),
+    /// A port that was kept for another wish is in the way.
+    Clear(Box<Port>),
+    /// The port of an earlier pod of this name is in the way, and goes by itself.
+    Await,
 }
 
-/// A pod that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    wait: Wait,
-    reason: Reason,
-    since: Moment,
-}
-
-/// How long something that mostly solves itself may last before people are told.
-fn patience(reason: Reason) -> Moment {
-    match reason {
-        Reason::NetworkNotFound => Moment::from_secs(1),
-        Reason::NetworkNotReady | Reason::SubnetNotReady => Moment::from_secs(5),
-        _ => Moment::ZERO,
+impl Next {
+    fn network(&self) -> Option<&NetworkName> {
+        match self {
+            Next::Make(network) | Next::Keep(network) => Some(&network.name),
+            Next::Has(port) | Next::Take(port) | Next::Clear(port) => port.network(),
+            Next::Await => None,
+        }
     }
-}
-
-/// Why a pod has no port yet.
-pub(super) struct Complaint {
-    reason: Reason,
-    message: String,
-    wait: Option<Box<Wait>>,
-    again: Option<Moment>,
 }
 
 impl World {
     pub(crate) fn decide_pod(&mut self, name: &ObjectName, now: &Now) -> Decision {
         let Some(pod) = self.pods.get(name).cloned() else { return Decision::nothing() };
-        let before = self.stop_waiting(name);
+        let before = self.stop_waiting(&Key::new(Kind::Pod, name.clone()));
         if !pod.needs_port() {
             return Decision::nothing();
         }
-        match self.next_port(&pod, now) {
+        match self.next_ports(&pod, now) {
             Ok(decision) => decision,
-            Err(complaint) => self.complain(&pod, complaint, before, now),
+            Err(complaint) => {
+                let holders: Vec<_> =
+                    pod.port_names().map(|port| holder_of_port(&port, &pod.meta.uid)).collect();
+                let target = Target::new(Kind::Pod, &pod.meta);
+                self.complain(target, complaint, before, &holders, now)
+            }
         }
     }
 
-    fn next_port(&mut self, pod: &Pod, now: &Now) -> Result<Decision, Complaint> {
+    fn next_ports(&mut self, pod: &Pod, now: &Now) -> Result<Decision, Complaint> {
         let Some(tenant) = self.tenant_of(pod)? else { return Ok(Decision::nothing()) };
-        for (nic, port) in interfaces(pod)?.iter().zip(port_names(pod)) {
-            match self.ports.get(&port) {
-                Some(known) if known.pod_uid == pod.meta.uid => {
-                    if let Some(placed) = place(known, pod) {
-                        return Ok(placed.into());
-                    }
-                }
-                Some(_) => return Ok(Decision::nothing()),
-                None if pod.meta.deleting => return Ok(Decision::nothing()),
-                None => return self.make_port(pod, &tenant, nic, &port, now),
-            }
+        let nics = pod.nics.as_ref().map_err(Complaint::from)?;
+        let mut all = Vec::new();
+        for nic in nics {
+            let next = self.next_of(pod, &tenant, nic)?;
+            all.push((self.wish(nic, &next), next));
         }
-        self.said.remove(&Target::new(Kind::Pod, &pod.meta).key);
-        Ok(Decision::nothing())
+        if all.iter().all(|(_, next)| matches!(next, Next::Has(_))) {
+            self.said.remove(&Key::new(Kind::Pod, pod.meta.name.clone()));
+            let placed = all.iter().filter_map(|(_, next)| place(next, pod));
+            return Ok(Decision::act(placed.chain(self.tell(pod))));
+        }
+        if pod.meta.deleting || all.iter().any(|(_, next)| matches!(next, Next::Await)) {
+            return Ok(Decision::act(all.iter().filter_map(|(_, next)| place(next, pod))));
+        }
+        let prepared: Vec<Action> =
+            all.iter().filter_map(|(nic, next)| prepare(pod, nic, next)).collect();
+        if !prepared.is_empty() {
+            return Ok(Decision::act(prepared));
+        }
+        self.wire(pod, &tenant, &all, now)
+    }
+
+    /// What can be asked of an interface: on a flat network, no place.
+    fn wish(&self, nic: &Nic, next: &Next) -> Nic {
+        let network = next.network().and_then(|name| self.network_named(name));
+        let is_idle = network.is_some_and(Network::ignores_nic_requests);
+        if is_idle { nic.content() } else { nic.clone() }
     }
 
     fn tenant_of(&self, pod: &Pod) -> Result<Option<Label>, Complaint> {
@@ -84,41 +100,99 @@ impl World {
         })
     }
 
-    fn make_port(
-        &mut self,
+    fn next_of(&self, pod: &Pod, tenant: &Label, nic: &Nic) -> Result<Next, Complaint> {
+        let name = pod.port_name(nic);
+        match self.ports.get(&name) {
+            Some(port) if port.is_of(&pod.meta.uid) => Ok(Next::Has(Box::new(port.clone()))),
+            Some(port) if port.meta.deleting => Ok(Next::Await),
+            Some(port) => self.next_with(port, pod, tenant, nic),
+            None if nic.port.is_some() => {
+                let message = format!("port {name} does not exist; the pod starts once it does");
+                Err(Complaint::new(Reason::PortNotFound, message).waiting_for_port(&name))
+            }
+            None => {
+                let network = self.joined(&self.network_of(pod, tenant, nic)?)?;
+                Ok(if pod.keeps_addresses() { Next::Keep(network) } else { Next::Make(network) })
+            }
+        }
+    }
+
+    /// What is next where a port stands that the pod does not have.
+    fn next_with(
+        &self,
+        port: &Port,
         pod: &Pod,
         tenant: &Label,
         nic: &Nic,
-        port: &ObjectName,
-        now: &Now,
-    ) -> Result<Decision, Complaint> {
-        let network = self.join(pod, tenant)?;
-        self.check_port_quota(tenant, port, &network.name, now)?;
-        let granted = self.grant(pod, nic, port, &network, now)?;
-        self.take_seat(tenant, port);
-        let address = NetAddr::new(network.id, granted.ip);
-        Ok(Decision::act([
-            Action::Claim(Thing::Address(address), holder_of_port(port, &pod.meta.uid)),
-            Action::CreatePort(Box::new(new_port(pod, nic, port, &network, &granted))),
-        ]))
+    ) -> Result<Next, Complaint> {
+        let name = &port.meta.name;
+        let waiting = |reason, message| Complaint::new(reason, message).waiting_for_port(name);
+        match (&port.bound, &port.plan) {
+            (Some(_), _) if !port.is_kept() => Ok(Next::Await),
+            (Some(bound), _) if self.is_needed(port) => {
+                Err(waiting(Reason::InUse, format!("port {name} is used by pod {}", bound.pod)))
+            }
+            (Some(_), _) => Ok(Next::Await),
+            (None, Ok(plan)) if port.network().is_some() && port.persistent => {
+                let asked = self.asked_network(pod, tenant, nic)?;
+                match misfit(port, plan, nic, asked.as_ref()) {
+                    None => Ok(Next::Take(Box::new(port.clone()))),
+                    Some(_) if port.of_stateful_set => Ok(Next::Clear(Box::new(port.clone()))),
+                    Some(message) => Err(waiting(Reason::PortUnfit, message)),
+                }
+            }
+            (None, _) => {
+                let tell = format!(
+                    "`kubectl describe port -n {} {}` tells why",
+                    name.namespace, name.name
+                );
+                Err(waiting(
+                    Reason::PortNotReady,
+                    format!("port {name} has no addresses yet: {tell}"),
+                ))
+            }
+        }
     }
 
-    /// The network that the pod names, else its namespace, else the tenant's `default`.
-    fn join(&self, pod: &Pod, tenant: &Label) -> Result<Joined, Complaint> {
+    /// The network that a port must be in: for one that the pod names, any of the tenant's unless
+    /// the pod says which.
+    fn asked_network(
+        &self,
+        pod: &Pod,
+        tenant: &Label,
+        nic: &Nic,
+    ) -> Result<Option<NetworkName>, Complaint> {
+        let says = nic.network.is_some() || pod.network.is_some();
+        match nic.port.is_some() && !says {
+            true => Ok(None),
+            false => self.network_of(pod, tenant, nic).map(Some),
+        }
+    }
+
+    /// The network of an interface: the one it names, else the pod, else its namespace, else the
+    /// tenant's `default`.
+    fn network_of(&self, pod: &Pod, tenant: &Label, nic: &Nic) -> Result<NetworkName, Complaint> {
+        if let Some(network) = &nic.network {
+            return Ok(NetworkName::new(tenant.clone(), network.clone()));
+        }
         let namespace = ObjectName::cluster(pod.meta.name.namespace.as_str());
         let from_namespace = self.namespaces.get(&namespace).and_then(|it| it.network.as_deref());
         let short = pod.network.as_deref().or(from_namespace).unwrap_or("default");
         let label: Label = short.parse().map_err(|error| {
             Complaint::new(Reason::RequestMalformed, format!("label {}: {error}", marks::NETWORK))
         })?;
-        let name = NetworkName::new(tenant.clone(), label);
-        let waiting = |reason, message| Complaint::new(reason, message).waiting_for(&name, None);
-        let Some(network) = self.network_named(&name) else {
+        Ok(NetworkName::new(tenant.clone(), label))
+    }
+
+    /// A network that ports can be in.
+    pub(super) fn joined(&self, name: &NetworkName) -> Result<Joined, Complaint> {
+        let waiting = |reason, message| Complaint::new(reason, message).waiting_for(name, None);
+        let Some(network) = self.network_named(name) else {
             let message = format!("network {name} does not exist; the pod starts once it does");
             return Err(waiting(Reason::NetworkNotFound, message));
         };
         match network.id() {
-            Some(id) if network.is_active() => Ok(Joined { name, id }),
+            Some(id) if network.is_active() => Ok(Joined { name: name.clone(), id }),
             Some(_) | None => {
                 let phase = network.phase();
                 let message =
@@ -128,152 +202,110 @@ impl World {
         }
     }
 
-    fn complain(
+    /// Claims, then the ports, the first interface's last.
+    fn wire(
         &mut self,
         pod: &Pod,
-        complaint: Complaint,
-        before: Option<Waiting>,
+        tenant: &Label,
+        all: &[(Nic, Next)],
         now: &Now,
-    ) -> Decision {
-        let same = before.filter(|waiting| waiting.reason == complaint.reason);
-        let since = same.map_or(now.moment, |waiting| waiting.since);
-        if let Some(wait) = complaint.wait {
-            let reason = complaint.reason;
-            let farewell = self.let_go_of_network(pod, &wait.network, since, now);
-            self.start_waiting(&pod.meta.name, Waiting { wait: *wait, reason, since });
-            if let Some(decision) = farewell {
-                return decision;
+    ) -> Result<Decision, Complaint> {
+        let mut ways = Ways::default();
+        let (mut claims, mut ports) = (Vec::new(), Vec::new());
+        for (position, (nic, next)) in all.iter().enumerate() {
+            let through = next.network().map(|network| ways.through(self, network));
+            let binding = binding(pod, all, position, through.unwrap_or_default());
+            match next {
+                Next::Make(network) => {
+                    let granted = self.make(pod, tenant, nic, network, now)?;
+                    let port = pod.port_name(nic);
+                    claims
+                        .extend(granted.claims(network.id, &holder_of_port(&port, &pod.meta.uid)));
+                    let port = new_port(pod, nic, &port, network, &granted, &binding);
+                    ports.push(Action::CreatePort(Box::new(port)));
+                }
+                Next::Take(port) => {
+                    let target = Target::new(Kind::Port, &port.meta);
+                    ports.push(Action::ChangePort(target, PortChange::Bind(binding)));
+                }
+                Next::Has(_) => ports.extend(place(next, pod)),
+                Next::Keep(_) | Next::Clear(_) | Next::Await => {}
             }
         }
-        let due = since + patience(complaint.reason);
-        if now.moment < due {
-            return Decision::nothing().and_again(due);
-        }
-        let target = Target::new(Kind::Pod, &pod.meta);
-        let said = self.say(target, complaint.reason, &complaint.message);
-        Decision { actions: said.into_iter().collect(), again: complaint.again }
+        let warnings = ways.warning().into_iter().chain(ignored(pod, all));
+        let warnings = warnings.map(|message| {
+            let target = Target::new(Kind::Pod, &pod.meta);
+            Action::Say(target, Tone::Warning, Reason::PartlyServed, message)
+        });
+        ports.reverse();
+        Ok(Decision::act(claims.into_iter().chain(ports).chain(warnings)))
     }
 
-    /// A pod that claimed an address of a network that goes would keep the network from going.
-    fn let_go_of_network(
-        &self,
+    /// Addresses for a port that goes with its pod.
+    fn make(
+        &mut self,
         pod: &Pod,
-        network: &NetworkName,
-        since: Moment,
+        tenant: &Label,
+        nic: &Nic,
+        network: &Joined,
         now: &Now,
-    ) -> Option<Decision> {
-        let lives = self.network_named(network).is_some_and(|network| !network.meta.deleting);
-        let returns: Vec<Action> = port_names(pod)
-            .iter()
-            .flat_map(|port| self.indexes.claims_of_port.of(port).map(move |it| (port, it)))
-            .map(|(port, thing)| (thing, holder_of_port(port, &pod.meta.uid)))
-            .filter(|(thing, holder)| self.claim_on(thing).is_some_and(|it| it.holder == *holder))
-            .map(|(thing, holder)| self.give_back(thing.clone(), &holder))
-            .collect();
-        if lives || returns.is_empty() {
-            return None;
+    ) -> Result<Granted, Complaint> {
+        let port = &pod.port_name(nic);
+        self.check_port_quota(tenant, port, &network.name, now)?;
+        let holder = holder_of_port(port, &pod.meta.uid);
+        let asker = Asker { port, holder, subnet: nic.subnet.as_deref(), ips: &nic.ips };
+        let granted = self.grant(&asker, network, now)?;
+        self.take_seat(tenant, port);
+        Ok(granted)
+    }
+}
+
+/// What a pod asked of a flat network, if it asked for a place.
+fn ignored(pod: &Pod, all: &[(Nic, Next)]) -> Option<String> {
+    let asked = pod.nics.iter().flatten().zip(all);
+    let mut ignored = asked.filter(|(asked, (wish, _))| asked.asks_for_place() && *asked != wish);
+    let (nic, (_, next)) = ignored.next()?;
+    let network = next.network()?;
+    Some(format!(
+        "subnet and ip of interface {} are ignored: network {network} is flat and gives any address",
+        nic.name
+    ))
+}
+
+/// What has to happen before a port that stays can be taken.
+fn prepare(pod: &Pod, nic: &Nic, next: &Next) -> Option<Action> {
+    match next {
+        Next::Keep(network) => {
+            let port = kept_port(pod, nic, &pod.port_name(nic), &network.name);
+            Some(Action::CreatePort(Box::new(port)))
         }
-        let due = since + self.settings.grace;
-        if now.moment < due {
-            return Some(Decision::nothing().and_again(due));
-        }
-        let look = self.confirm(Kind::Network, &ObjectName::cluster(network.to_string()));
-        Some(Decision::act([look].into_iter().chain(returns)))
-    }
-
-    fn start_waiting(&mut self, pod: &ObjectName, waiting: Waiting) {
-        let Wait { network, thing } = &waiting.wait;
-        self.indexes.waiting_for_network.add(network.clone(), pod.clone());
-        if let Some(thing) = thing {
-            self.indexes.waiting_for_thing.add(thing.clone(), pod.clone());
-        }
-        self.indexes.waits.insert(pod.clone(), waiting);
-    }
-
-    pub(crate) fn stop_waiting(&mut self, pod: &ObjectName) -> Option<Waiting> {
-        let waiting = self.indexes.waits.remove(pod)?;
-        let Wait { network, thing } = &waiting.wait;
-        self.indexes.waiting_for_network.remove(network, pod);
-        if let Some(thing) = thing {
-            self.indexes.waiting_for_thing.remove(thing, pod);
-        }
-        Some(waiting)
-    }
-}
-
-impl Complaint {
-    pub(super) fn new(reason: Reason, message: String) -> Self {
-        Complaint { reason, message, wait: None, again: None }
-    }
-
-    pub(super) fn waiting_for(self, network: &NetworkName, thing: Option<Thing>) -> Self {
-        Complaint { wait: Some(Box::new(Wait { network: network.clone(), thing })), ..self }
-    }
-
-    /// Even if nothing happens, the pod asks again at `moment`.
-    pub(super) fn again_at(self, moment: Moment) -> Self {
-        Complaint { again: Some(moment), ..self }
-    }
-}
-
-impl From<&Malformed> for Complaint {
-    fn from(malformed: &Malformed) -> Self {
-        Complaint::new(malformed.reason, malformed.message.clone())
-    }
-}
-
-/// The ports of a pod, one for each interface, in the order of its request. The last label of a
-/// port's name is the interface, so that no two pods of a namespace can mean the same port.
-pub(crate) fn port_names(pod: &Pod) -> Vec<ObjectName> {
-    let asked = pod.nics.as_deref().unwrap_or_default();
-    let name = |nic: Option<&Nic>| {
-        ObjectName::inside(
-            pod.meta.name.namespace.clone(),
-            format!("{}.{}", pod.meta.name.name, interface_name(nic)),
-        )
-    };
-    vec![name(asked.first())]
-}
-
-fn interface_name(nic: Option<&Nic>) -> &str {
-    nic.and_then(|nic| nic.name.as_ref()).map_or(RUNTIMES_INTERFACE, Label::as_str)
-}
-
-/// What container runtimes call a pod's first interface, whatever the pod says.
-const RUNTIMES_INTERFACE: &str = "eth0";
-
-/// How long the name of an object may be.
-const LONGEST_NAME: usize = 253;
-
-/// The interfaces that a pod asks for, if they can be made.
-fn interfaces(pod: &Pod) -> Result<Vec<Nic>, Complaint> {
-    let wrong = |message| Err(Complaint::new(Reason::RequestMalformed, message));
-    let room = LONGEST_NAME - ".".len() - RUNTIMES_INTERFACE.len();
-    match &pod.nics {
-        Err(malformed) => Err(malformed.into()),
-        Ok(nics) if nics.len() > 1 => wrong(format!(
-            "{}: {} interfaces are asked for; one is served",
-            marks::NICS,
-            nics.len()
-        )),
-        Ok(nics) if interface_name(nics.first()) != RUNTIMES_INTERFACE => wrong(format!(
-            "{}[0].name: a pod's first interface is always {RUNTIMES_INTERFACE}, not {}",
-            marks::NICS,
-            interface_name(nics.first())
-        )),
-        Ok(_) if pod.meta.name.name.len() > room => wrong(format!(
-            "the pod's name is too long for a port to be named after it: {room} letters fit"
-        )),
-        Ok(nics) if nics.is_empty() => Ok(vec![Nic::default()]),
-        Ok(nics) => Ok(nics.clone()),
+        Next::Clear(port) => Some(Action::Delete(Target::new(Kind::Port, &port.meta))),
+        Next::Has(_) | Next::Make(_) | Next::Take(_) | Next::Await => None,
     }
 }
 
 /// Tells a port the node of its pod, once it is known.
-fn place(port: &Port, pod: &Pod) -> Option<Action> {
-    let node = pod.node.as_ref().filter(|node| port.node.as_ref() != Some(node))?;
-    (!port.meta.deleting)
-        .then(|| Action::PlacePort(Target::new(Kind::Port, &port.meta), node.clone()))
+fn place(next: &Next, pod: &Pod) -> Option<Action> {
+    let Next::Has(port) = next else { return None };
+    let known = port.bound.as_ref().and_then(|bound| bound.node.as_ref());
+    let node = pod.node.as_ref().filter(|node| known != Some(node))?;
+    let change = PortChange::Place(node.clone());
+    (!port.meta.deleting).then(|| Action::ChangePort(Target::new(Kind::Port, &port.meta), change))
+}
+
+/// The place in the pod of one of its interfaces.
+fn binding(pod: &Pod, all: &[(Nic, Next)], position: usize, through: Vec<String>) -> Binding {
+    let primary = position == 0;
+    let names = all.iter().map(|(nic, _)| nic.name.to_string());
+    Binding {
+        pod: pod.meta.name.name.clone(),
+        pod_uid: pod.meta.uid.clone(),
+        interface: all[position].0.name.to_string(),
+        node: pod.node.clone(),
+        primary,
+        other_interfaces: if primary { names.skip(1).collect() } else { Vec::new() },
+        routes: if primary { Vec::new() } else { through },
+    }
 }
 
 fn new_port(
@@ -282,20 +314,18 @@ fn new_port(
     port: &ObjectName,
     network: &Joined,
     granted: &Granted,
+    binding: &Binding,
 ) -> api::Port {
-    let spec = api::PortSpec {
+    let mac = nic.mac.or_else(|| granted.ips.first().map(|ip| MacAddr::for_ip(*ip)));
+    let mut spec = api::PortSpec {
         network: network.name.to_string(),
         network_id: network.id.get(),
         subnet: granted.subnet.clone(),
-        ips: vec![granted.ip.to_string()],
-        mac: nic.mac.unwrap_or_else(|| MacAddr::for_ip(granted.ip)).to_string(),
-        pod: pod.meta.name.name.clone(),
-        pod_uid: pod.meta.uid.clone(),
-        interface: interface_name(Some(nic)).to_owned(),
-        node: pod.node.clone(),
-        primary: true,
+        ips: granted.ips.iter().map(ToString::to_string).collect(),
+        mac: mac.as_ref().map(ToString::to_string).unwrap_or_default(),
         ..api::PortSpec::default()
     };
+    binding.write(&mut spec);
     let mut object = api::Port::new(&port.name, spec);
     object.metadata.namespace = Some(port.namespace.clone());
     object.metadata.finalizers = Some(vec![api::FINALIZER.to_owned()]);

@@ -1,8 +1,10 @@
-//! A port lives as long as its pod needs it, and gives its addresses back before it goes.
+//! A port that was made for a pod lives as long as that pod needs it; one that was made
+//! beforehand, or is kept for the next pod, lives until somebody deletes it. Each gives its
+//! addresses back before it goes.
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Key, Target};
-use crate::intent::{Kind, Network, ObjectName, Port, PortPlan, Thing, holder_of_port};
+use crate::intent::{Bound, Kind, Network, ObjectName, Port, PortPlan, Thing};
 use crate::world::{Now, World};
 
 impl World {
@@ -11,11 +13,16 @@ impl World {
         if port.meta.deleting {
             return self.take_down_port(&port);
         }
-        if !self.is_needed(&port) {
-            return self.end_port(&port);
+        if let Some(bound) =
+            port.bound.as_ref().filter(|_| !port.is_kept() && !self.is_needed(&port))
+        {
+            return self.end_port(&port, bound);
         }
         if !self.is_rightful(&port) {
             return self.end_usurper(&port);
+        }
+        if port.is_kept() {
+            return self.decide_kept_port(&port, now);
         }
         if !port.meta.is_held() {
             return hold(Kind::Port, &port.meta);
@@ -24,22 +31,22 @@ impl World {
         Decision::act(self.lost_claims(&port))
     }
 
-    fn is_needed(&self, port: &Port) -> bool {
-        let pod = self.pods.get(&port.pod);
-        pod.is_some_and(|pod| pod.meta.uid == port.pod_uid && pod.needs_port())
+    pub(super) fn is_needed(&self, port: &Port) -> bool {
+        let pod = port.bound.as_ref().and_then(|bound| self.pods.get(&bound.pod));
+        pod.is_some_and(|pod| port.is_of(&pod.meta.uid) && pod.needs_port())
     }
 
     /// The pod is gone, or so it seems: news of ports and of pods come on different ways.
-    fn end_port(&self, port: &Port) -> Decision {
+    fn end_port(&self, port: &Port, bound: &Bound) -> Decision {
         let target = Target::new(Kind::Port, &port.meta);
-        Decision::act([self.confirm(Kind::Pod, &port.pod), Action::Delete(target)])
+        Decision::act([self.confirm(Kind::Pod, &bound.pod), Action::Delete(target)])
     }
 
-    /// Whether a port's addresses are its own. A claim comes before its port, so that a port has
-    /// one unless somebody deleted it, or made or changed the port by hand. Then it may have one
-    /// only in a network of its namespace's tenant, under that network's own number.
+    /// Whether a port's addresses are its own. A claim comes before its port has its place, so
+    /// that a port has one unless somebody deleted it, or made or changed the port by hand. Then it
+    /// may have one only in a network of its namespace's tenant, under that network's own number.
     fn is_rightful(&self, port: &Port) -> bool {
-        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let holder = port.holder();
         let Ok(plan) = &port.plan else { return false };
         port.addresses().all(|address| match self.claim_on(&Thing::Address(address)) {
             Some(claim) => claim.holder == holder,
@@ -52,7 +59,8 @@ impl World {
         let tenant = namespace.and_then(|namespace| namespace.tenant.as_deref());
         let network = self.network_named(&plan.network);
         tenant == Some(plan.network.tenant.as_str())
-            && network.and_then(Network::id) == Some(plan.network_id)
+            && plan.network_id.is_some()
+            && network.and_then(Network::id) == plan.network_id
     }
 
     /// A port that the controller would not have made is taken away, after a look at all that
@@ -72,7 +80,7 @@ impl World {
 
     /// Claims that somebody deleted though their port lives.
     fn lost_claims(&self, port: &Port) -> Vec<Action> {
-        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let holder = port.holder();
         let things = port.addresses().map(Thing::Address);
         things
             .filter(|thing| self.claim_on(thing).is_none())
@@ -81,12 +89,14 @@ impl World {
     }
 
     /// The port goes first: as long as it is there, its addresses must be nobody else's. Whoever
-    /// is killed in between leaves claims without a port, which are found and given back.
+    /// is killed in between leaves claims without a port, which are found and given back. A port
+    /// that outlives pods does not go from under the one that has it.
     fn take_down_port(&mut self, port: &Port) -> Decision {
-        if !port.meta.is_held() {
+        let in_use = port.is_kept() && self.is_needed(port) && self.is_rightful(port);
+        if !port.meta.is_held() || in_use {
             return Decision::nothing();
         }
-        let holder = holder_of_port(&port.meta.name, &port.pod_uid);
+        let holder = port.holder();
         let claimed = self.indexes.claims_of_port.of(&port.meta.name).cloned();
         let mut things: Vec<Thing> = claimed.chain(port.addresses().map(Thing::Address)).collect();
         things.sort();

@@ -6,7 +6,7 @@ use atoll_api::{Reason, TenantQuota};
 use atoll_types::{Label, NetworkName};
 use atoll_vpc::Moment;
 
-use super::pod::Complaint;
+use super::wait::Complaint;
 use crate::conditions::{Verdict, named};
 use crate::intent::{Network, ObjectName};
 use crate::world::{Now, World};

@@ -39,13 +39,14 @@ const NETWORK: &str = "Network";
 const VPC: &str = "VPC";
 const NETWORK_ID: &str = "NetworkID";
 
-/// The holder of a port's addresses. It exists before the port does: the pod's UID makes it one.
-pub fn holder_of_port(port: &ObjectName, pod_uid: &str) -> ClaimHolder {
+/// The holder of a port's addresses: this incarnation of the pod that the port is for, or of the
+/// port itself where it outlives pods.
+pub fn holder_of_port(port: &ObjectName, uid: &str) -> ClaimHolder {
     ClaimHolder {
         kind: PORT.into(),
         namespace: Some(port.namespace.clone()),
         name: port.name.clone(),
-        uid: Some(pod_uid.to_owned()),
+        uid: Some(uid.to_owned()),
     }
 }
 
@@ -70,7 +71,7 @@ pub fn holder_of_id(id: NetworkId) -> ClaimHolder {
 }
 
 impl Claim {
-    /// The port that holds an address, and the UID of its pod.
+    /// The port that holds an address, and the UID of its pod or of itself.
     pub fn port_holder(&self) -> Option<(ObjectName, &str)> {
         let uid = self.holder.uid.as_deref()?;
         let namespace = self.holder.namespace.as_deref()?;

@@ -1,14 +1,13 @@
 //! A pod: whether it needs an interface of ours, and what it asks for.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
 use atoll_api::{Reason, marks};
-use atoll_types::{Label, MacAddr};
 use k8s_openapi::api::core::v1 as core;
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::namespace::mark;
-use super::{Malformed, Meta};
+use super::{Malformed, Meta, Nic, ObjectName, nic};
 
 /// A pod.
 #[derive(Clone, Debug)]
@@ -23,21 +22,14 @@ pub struct Pod {
     pub finished: bool,
     /// The network it names.
     pub network: Option<String>,
-    /// What it asks of its interfaces. Empty when it asks for nothing.
+    /// Its interfaces, the first first: never none.
     pub nics: Result<Vec<Nic>, Malformed>,
-}
-
-/// What a pod asks of one interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nic {
-    /// The subnet, by its object name or by what follows the network's name in it.
-    pub subnet: Option<String>,
-    /// Exactly this address.
-    pub ip: Option<IpAddr>,
-    /// Exactly this Ethernet address.
-    pub mac: Option<MacAddr>,
-    /// The interface's name inside the pod.
-    pub name: Option<Label>,
+    /// The StatefulSet that made it, if one did.
+    pub stateful_set: Option<OwnerReference>,
+    /// Whether it asks that the next pod of its name has its addresses.
+    pub persistent: bool,
+    /// What it was last told of its interfaces.
+    pub network_status: Option<String>,
 }
 
 impl Pod {
@@ -45,12 +37,31 @@ impl Pod {
     pub fn needs_port(&self) -> bool {
         !self.host_network && !self.finished
     }
+
+    /// Whether the next pod of its name is to have its addresses.
+    pub fn keeps_addresses(&self) -> bool {
+        self.persistent || self.stateful_set.is_some()
+    }
+
+    /// Its ports, one for each interface. The last label of a port's name is the interface, so
+    /// that no two pods of a namespace can mean the same port, unless they name one.
+    pub fn port_names(&self) -> impl Iterator<Item = ObjectName> {
+        self.nics.iter().flatten().map(|nic| self.port_name(nic))
+    }
+
+    /// The port of one of its interfaces.
+    pub fn port_name(&self, nic: &Nic) -> ObjectName {
+        let Meta { name: ObjectName { namespace, name }, .. } = &self.meta;
+        let own = || format!("{name}.{}", nic.name);
+        ObjectName::inside(namespace.clone(), nic.port.clone().unwrap_or_else(own))
+    }
 }
 
 impl From<&core::Pod> for Pod {
     fn from(pod: &core::Pod) -> Self {
         let labels = pod.metadata.labels.as_ref();
-        let asked = mark(pod.metadata.annotations.as_ref(), marks::NICS);
+        let annotations = pod.metadata.annotations.as_ref();
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         Pod {
@@ -59,110 +70,46 @@ impl From<&core::Pod> for Pod {
             host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
             finished: matches!(phase, Some("Succeeded" | "Failed")),
             network: mark(labels, marks::NETWORK).or_else(|| mark(labels, marks::ARKTOS_NETWORK)),
-            nics: asked.map_or_else(|| Ok(Vec::new()), |text| parse_nics(&text)),
+            nics: nics(name, annotations),
+            stateful_set: stateful_set(pod),
+            persistent: mark(annotations, marks::PERSISTENT).as_deref() == Some("true"),
+            network_status: mark(annotations, marks::NETWORK_STATUS),
         }
     }
 }
 
-/// The annotation as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenNic {
-    subnet: Option<String>,
-    ip: Option<String>,
-    mac: Option<String>,
-    name: Option<String>,
-    port: Option<String>,
-}
+/// How long the name of an object may be.
+const LONGEST_NAME: usize = 253;
 
-fn parse_nics(text: &str) -> Result<Vec<Nic>, Malformed> {
-    let written: Vec<WrittenNic> = serde_json::from_str(text).map_err(|error| {
-        let example = r#"[{"ip": "10.0.0.5"}]"#;
-        malformed(format!("{} must be JSON like {example}: {error}", marks::NICS))
-    })?;
-    if written.is_empty() {
-        return Err(malformed(format!("{}: the list is empty", marks::NICS)));
+/// The interfaces, if ports can be named after them.
+fn nics(name: &str, annotations: Option<&BTreeMap<String, String>>) -> Result<Vec<Nic>, Malformed> {
+    let asked = mark(annotations, marks::NICS);
+    let extra = mark(annotations, marks::EXTRA_NETWORKS);
+    let nics = nic::parse(asked.as_deref(), extra.as_deref())?;
+    let longest = nics.iter().map(|nic| nic.name.as_str().len()).max().unwrap_or_default();
+    let room = LONGEST_NAME - ".".len() - longest;
+    if name.len() > room {
+        let message = format!(
+            "the pod's name is too long for a port to be named after it: {room} letters fit"
+        );
+        return Err(Malformed::new(Reason::RequestMalformed, message));
     }
-    written.into_iter().enumerate().map(|(position, nic)| nic.parse(position)).collect()
+    Ok(nics)
 }
 
-impl WrittenNic {
-    fn parse(self, position: usize) -> Result<Nic, Malformed> {
-        let wrong = |field: &str, error: String| {
-            malformed(format!("{}[{position}].{field}: {error}", marks::NICS))
-        };
-        let ip = |text: String| {
-            let parsed = text.parse::<IpAddr>();
-            parsed.map_err(|_| wrong("ip", format!("{text:?} is not an IP address")))
-        };
-        if self.port.is_some_and(|port| !port.is_empty()) {
-            return Err(wrong("port", "ports made beforehand are not served".into()));
-        }
-        Ok(Nic {
-            subnet: self.subnet.filter(|subnet| !subnet.is_empty()),
-            ip: self.ip.filter(|ip| !ip.is_empty()).map(ip).transpose()?,
-            mac: parsed(self.mac).map_err(|error| wrong("mac", error))?,
-            name: interface_name(self.name).map_err(|error| wrong("name", error))?,
-        })
-    }
-}
-
-fn parsed<T: std::str::FromStr<Err: ToString>>(text: Option<String>) -> Result<Option<T>, String> {
-    let given = text.filter(|text| !text.is_empty());
-    given.map(|text| text.parse().map_err(|error: T::Err| error.to_string())).transpose()
-}
-
-/// Linux allows 15 characters; ports are named after their interface, so that it is a DNS label.
-fn interface_name(text: Option<String>) -> Result<Option<Label>, String> {
-    match parsed::<Label>(text)? {
-        Some(name) if name.as_str().len() > 15 => {
-            Err(format!("\"{name}\" is longer than 15 characters"))
-        }
-        Some(name) if name.as_str() == "lo" => Err("\"lo\" is every pod's loopback".into()),
-        name => Ok(name),
-    }
-}
-
-fn malformed(message: String) -> Malformed {
-    Malformed::new(Reason::RequestMalformed, message)
+/// The StatefulSet that made the pod, if one did.
+fn stateful_set(pod: &core::Pod) -> Option<OwnerReference> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let mut makers = owners.filter(|owner| owner.controller == Some(true));
+    makers.find(|owner| owner.kind == "StatefulSet" && owner.api_version == "apps/v1").cloned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn message(text: &str) -> String {
-        parse_nics(text).unwrap_err().message
-    }
-
     fn pod_with(json: &str) -> Pod {
         Pod::from(&serde_json::from_str::<core::Pod>(json).unwrap())
-    }
-
-    #[test]
-    fn a_pod_asks_for_subnet_address_and_name() {
-        let asked = r#"[{"subnet": "web", "ip": "10.0.0.5", "name": "eth0"}, {}]"#;
-        let nics = parse_nics(asked).unwrap();
-        assert_eq!(nics[0].subnet.as_deref(), Some("web"));
-        assert_eq!(nics[0].ip, Some("10.0.0.5".parse().unwrap()));
-        assert_eq!(nics[0].name, Some("eth0".parse().unwrap()));
-        assert_eq!(nics[1], Nic::default());
-    }
-
-    #[test]
-    fn what_is_wrong_with_an_annotation_is_said_with_its_place() {
-        assert_eq!(
-            message(r#"[{"ip": "10.0.0"}]"#),
-            "atoll.dev/nics[0].ip: \"10.0.0\" is not an IP address"
-        );
-        assert!(message(r#"[{}, {"name": "eth_0"}]"#).starts_with("atoll.dev/nics[1].name: "));
-        assert!(message(r#"[{"name": "a-very-long-name"}]"#).contains("longer than 15"));
-        assert!(message(r#"[{"name": "lo"}]"#).contains("loopback"));
-        assert!(message(r#"[{"mac": "ff:ff:ff:ff:ff:ff"}]"#).contains("unicast"));
-        assert!(message(r#"[{"port": "mine"}]"#).contains("not served"));
-        assert!(message("ten").starts_with("atoll.dev/nics must be JSON like"));
-        assert!(message(r#"[{"adress": "10.0.0.5"}]"#).contains("adress"));
-        assert_eq!(message("[]"), "atoll.dev/nics: the list is empty");
     }
 
     #[test]
@@ -183,5 +130,34 @@ mod tests {
             let done = format!(r#"{{"metadata":{{}},"status":{{"phase":"{phase}"}}}}"#);
             assert!(!pod_with(&done).needs_port(), "{phase}");
         }
+    }
+
+    #[test]
+    fn a_pod_of_a_stateful_set_and_one_that_says_so_keep_their_addresses() {
+        let owned = |version: &str, kind: &str| {
+            let owner = format!(
+                r#"{{"apiVersion":"{version}","kind":"{kind}","name":"db","uid":"u","controller":true}}"#
+            );
+            pod_with(&format!(r#"{{"metadata":{{"ownerReferences":[{owner}]}}}}"#))
+        };
+        assert!(owned("apps/v1", "StatefulSet").keeps_addresses());
+        assert!(!owned("apps/v1", "ReplicaSet").keeps_addresses());
+        assert!(!owned("example.org/v1", "StatefulSet").keeps_addresses());
+        let says = |text: &str| {
+            let annotation = format!(r#"{{"atoll.dev/persistent":"{text}"}}"#);
+            pod_with(&format!(r#"{{"metadata":{{"annotations":{annotation}}}}}"#))
+        };
+        assert!(says("true").keeps_addresses());
+        assert!(!says("false").keeps_addresses());
+    }
+
+    #[test]
+    fn a_port_has_its_pods_and_interfaces_name_or_the_one_that_was_asked_for() {
+        let annotations = r#"{"atoll.dev/nics":"[{\"port\":\"mine\"}, {}]"}"#;
+        let pod = pod_with(&format!(
+            r#"{{"metadata":{{"namespace":"shop","name":"web","annotations":{annotations}}}}}"#
+        ));
+        let names: Vec<String> = pod.port_names().map(|name| name.to_string()).collect();
+        assert_eq!(names, ["shop/mine", "shop/web.net1"]);
     }
 }

@@ -39,8 +39,8 @@ pub(super) enum Change {
 impl Hosts {
     /// Counts a port in or out.
     pub(super) fn count(&mut self, port: &Port, change: Change) {
-        let Some(node) = &port.node else { return };
-        let tally = self.nodes.entry(node.clone()).or_default();
+        let Some(node) = port.node() else { return };
+        let tally = self.nodes.entry(node.to_owned()).or_default();
         self.ready -= u32::from(tally.is_ready());
         match change {
             Change::Comes => {
@@ -88,7 +88,11 @@ mod tests {
     use super::*;
 
     fn port(node: Option<&str>, attached: bool) -> Port {
-        let spec = api::PortSpec { node: node.map(str::to_owned), ..Default::default() };
+        let spec = api::PortSpec {
+            pod_uid: "u1".into(),
+            node: node.map(str::to_owned),
+            ..Default::default()
+        };
         let mut object = api::Port::new("web.eth0", spec);
         let phase = if attached { api::PortPhase::Attached } else { api::PortPhase::Allocated };
         object.status = Some(api::PortStatus { phase, ..Default::default() });
@@ -123,7 +127,7 @@ mod tests {
                     there.push(made);
                 }
             }
-            let of = |node: u8| there.iter().filter(move |it| it.node == Some(node.to_string()));
+            let of = |node: u8| there.iter().filter(move |it| it.node() == Some(&node.to_string()));
             let total = (0..3).filter(|node| of(*node).count() > 0);
             let ready = total.clone().filter(|node| of(*node).all(|port| port.attached));
             let wanted = (ready.count(), total.count());

@@ -9,9 +9,10 @@ use atoll_vpc::Moment;
 
 use super::groups::Groups;
 use super::hosts::{Change, Hosts};
+use super::touched::pod_key;
 use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
-use crate::decide::Waiting;
+use crate::decide::{Waiting, pod_of_port};
 use crate::intent::{
     Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
 };
@@ -33,9 +34,10 @@ pub(crate) struct Indexes {
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
     pub(crate) claims_of_port: Groups<ObjectName, Thing>,
     pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,
-    pub(crate) waiting_for_network: Groups<NetworkName, ObjectName>,
-    pub(crate) waiting_for_thing: Groups<Thing, ObjectName>,
-    pub(crate) waits: HashMap<ObjectName, Waiting>,
+    pub(crate) waiting_for_network: Groups<NetworkName, Key>,
+    pub(crate) waiting_for_thing: Groups<Thing, Key>,
+    pub(crate) waiting_for_port: Groups<ObjectName, Key>,
+    pub(crate) waits: HashMap<Key, Waiting>,
 }
 
 impl Indexes {
@@ -219,7 +221,10 @@ impl Item for Port {
 
     fn link(&self, world: &mut World) {
         let name = &self.meta.name;
-        world.indexes.ports_of_pod.add(self.pod.clone(), name.clone());
+        if let Some(bound) = &self.bound {
+            world.indexes.ports_of_pod.add(bound.pod.clone(), name.clone());
+            world.idle_since.remove(name);
+        }
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.add(network.clone(), name.clone());
             world.indexes.count_host(network, self, Change::Comes);
@@ -227,23 +232,31 @@ impl Item for Port {
         }
     }
 
-    fn unlink(&self, world: &mut World, _now: Moment) {
+    fn unlink(&self, world: &mut World, now: Moment) {
         let name = &self.meta.name;
-        world.indexes.ports_of_pod.remove(&self.pod, name);
+        if let Some(bound) = &self.bound {
+            world.indexes.ports_of_pod.remove(&bound.pod, name);
+        }
         if let Some(network) = self.network() {
             world.indexes.ports_of_network.remove(network, name);
             world.indexes.count_host(network, self, Change::Goes);
             world.indexes.seats_of_tenant.remove(network.tenant.as_str(), name);
         }
+        if world.ports.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
+            world.forget_port(self, now);
+        }
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
-        let words = |port: &Port| (port.plan.clone(), port.pod_uid.clone(), port.node.clone());
-        words(self) == words(earlier) && self.attached == earlier.attached
+        let words = |port: &Port| (port.plan.clone(), port.bound.clone(), port.attached);
+        words(self) == words(earlier) && self.meta.deleting == earlier.meta.deleting
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
-        touched.insert(super::touched::pod_key(&self.pod));
+        let named_after = pod_of_port(&self.meta.name);
+        touched.insert(pod_key(&named_after));
+        touched.extend(self.bound.iter().map(|bound| pod_key(&bound.pod)));
+        world.touch_waiting_for_port(&self.meta.name, touched);
         world.touch_claims_of_port(&self.meta.name, touched);
         if let Some(network) = self.network() {
             world.touch_network(network, touched);
@@ -316,7 +329,7 @@ impl Item for Claim {
                 }
             }
         }
-        world.stray_since.remove(&self.meta.name);
+        world.note_repair(&self.meta.name, now);
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
@@ -355,8 +368,12 @@ impl Item for Pod {
     fn unlink(&self, world: &mut World, now: Moment) {
         let name = &self.meta.name;
         world.indexes.pods_of_namespace.remove(&name.namespace, name);
-        if world.pods.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
-            world.forget_pod(self, now);
+        match world.pods.get(name).filter(|after| after.meta.uid == self.meta.uid) {
+            None => world.forget_pod(self, now),
+            Some(after) if after.nics != self.nics => {
+                self.port_names().for_each(|port| world.drop_proposals(&port, now));
+            }
+            Some(_) => {}
         }
     }
 

@@ -40,12 +40,15 @@ pub struct Settings {
     pub grace: Moment,
     /// The ranges that flat networks share, cut into blocks.
     pub flat: Vec<Cidr>,
+    /// How long a StatefulSet's port that no pod has is kept.
+    pub keep: Moment,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let flat = FLAT_RANGE.parse().ok().into_iter().collect();
-        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30), flat }
+        let (rest, grace) = (Moment::from_secs(30), Moment::from_secs(30));
+        Settings { rest, grace, flat, keep: Moment::from_secs(24 * 60 * 60) }
     }
 }
 
@@ -74,6 +77,8 @@ pub struct World {
     pub(crate) numbers: Numbers,
     pub(crate) said: HashMap<Key, Said>,
     pub(crate) stray_since: HashMap<ObjectName, Moment>,
+    pub(crate) idle_since: HashMap<ObjectName, Moment>,
+    pub(crate) repaired: u64,
 }
 
 /// What people were last told about an object.
@@ -153,6 +158,18 @@ impl World {
             Kind::Pod => self.decide_pod(&key.name, now),
             Kind::Namespace => Decision::nothing(),
         }
+    }
+
+    /// How many claims that nobody held any more this controller has seen given back.
+    pub fn repaired(&self) -> u64 {
+        self.repaired
+    }
+
+    /// A claim is gone: if it had been without a holder for long, that was a repair.
+    pub(crate) fn note_repair(&mut self, claim: &ObjectName, now: Moment) {
+        let stray = self.stray_since.remove(claim);
+        let given_up = stray.is_some_and(|since| now >= since + self.settings.grace);
+        self.repaired += u64::from(given_up);
     }
 
     /// Takes back that people were told something about an object: the message did not arrive.

@@ -9,9 +9,10 @@ use atoll_api::ClaimHolder;
 use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
 use atoll_vpc::{AddressPool, Blocks, IdPool, Moment, Pools};
 
+use super::touched::pod_key;
 use super::{Settings, World};
-use crate::decide::port_names;
-use crate::intent::{ObjectName, Pod, SubnetPlan, Thing, Vpc};
+use crate::action::Key;
+use crate::intent::{Kind, ObjectName, Pod, Port, SubnetPlan, Thing, Vpc};
 
 /// Pools and proposals.
 #[derive(Clone, Debug, Default)]
@@ -96,25 +97,53 @@ impl World {
 
     /// A pod is gone: it waits for nothing, and what was proposed to it and not claimed is free.
     pub(super) fn forget_pod(&mut self, pod: &Pod, now: Moment) {
-        self.stop_waiting(&pod.meta.name);
-        for port in port_names(pod) {
+        self.stop_waiting(&pod_key(&pod.meta.name));
+        for port in pod.port_names() {
             self.drop_proposals(&port, now);
+        }
+    }
+
+    /// A port is gone: it waits for nothing, and nobody waits for it to be used again.
+    pub(super) fn forget_port(&mut self, port: &Port, now: Moment) {
+        self.stop_waiting(&Key::new(Kind::Port, port.meta.name.clone()));
+        self.idle_since.remove(&port.meta.name);
+        if port.is_kept() {
+            self.drop_proposals(&port.meta.name, now);
+        }
+    }
+
+    /// Takes back what was proposed to a port of one family.
+    pub(crate) fn drop_proposals_of_family(
+        &mut self,
+        port: &ObjectName,
+        is_ipv4: bool,
+        until: Moment,
+    ) {
+        let proposals = self.numbers.proposals.remove(port).unwrap_or_default();
+        let (dropped, left): (Vec<_>, Vec<_>) =
+            proposals.into_iter().partition(|address| address.ip.is_ipv4() == is_ipv4);
+        if !left.is_empty() {
+            self.numbers.proposals.insert(port.clone(), left);
+        }
+        dropped.into_iter().for_each(|address| self.drop_proposal(address, until));
+    }
+
+    fn drop_proposal(&mut self, address: NetAddr, until: Moment) {
+        self.numbers.proposed.remove(&address);
+        if self.claim_on(&Thing::Address(address)).is_none() {
+            self.free_address(address, until);
         }
     }
 
     /// Takes back what was proposed to a port.
     pub(crate) fn drop_proposals(&mut self, port: &ObjectName, now: Moment) {
         if let Some(tenant) = self.numbers.seats.remove(port)
-            && self.ports.get(port).is_none()
+            && self.ports.get(port).is_none_or(|port| port.network().is_none())
         {
             self.indexes.seats_of_tenant.remove(tenant.as_str(), port);
         }
-        for address in self.numbers.proposals.remove(port).unwrap_or_default() {
-            self.numbers.proposed.remove(&address);
-            if self.claim_on(&Thing::Address(address)).is_none() {
-                self.free_address(address, now);
-            }
-        }
+        let proposals = self.numbers.proposals.remove(port).unwrap_or_default();
+        proposals.into_iter().for_each(|address| self.drop_proposal(address, now));
     }
 
     fn build_pool(&mut self, subnet: &ObjectName, id: NetworkId) {

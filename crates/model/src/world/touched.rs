@@ -4,7 +4,6 @@ use atoll_types::{NetAddr, NetworkName};
 
 use super::{Touched, World};
 use crate::action::Key;
-use crate::decide::port_names;
 use crate::intent::{Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block};
 
 /// The key of a pod.
@@ -26,7 +25,7 @@ impl World {
         touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
     }
 
-    /// Pods that wait for anything in a tenant: its limits may have changed.
+    /// Pods and ports that wait for anything in a tenant: its limits may have changed.
     pub(super) fn touch_waiting_in_tenant(&self, tenant: &str, touched: &mut Touched) {
         for network in self.indexes.networks_of_tenant.of(tenant) {
             let plan = self.networks.get(network).and_then(|network| network.plan.as_ref().ok());
@@ -69,11 +68,15 @@ impl World {
     }
 
     pub(super) fn touch_waiting_for_network(&self, network: &NetworkName, touched: &mut Touched) {
-        touched.extend(self.indexes.waiting_for_network.of(network).map(pod_key));
+        touched.extend(self.indexes.waiting_for_network.of(network).cloned());
     }
 
     pub(super) fn touch_waiting_for_thing(&self, thing: &Thing, touched: &mut Touched) {
-        touched.extend(self.indexes.waiting_for_thing.of(thing).map(pod_key));
+        touched.extend(self.indexes.waiting_for_thing.of(thing).cloned());
+    }
+
+    pub(super) fn touch_waiting_for_port(&self, port: &ObjectName, touched: &mut Touched) {
+        touched.extend(self.indexes.waiting_for_port.of(port).cloned());
     }
 
     pub(super) fn touch_pods_of_namespace(&self, namespace: &str, touched: &mut Touched) {
@@ -88,7 +91,7 @@ impl World {
     pub(super) fn touch_ports_and_claims_of_pod(&self, pod: &Pod, touched: &mut Touched) {
         let ports = self.indexes.ports_of_pod.of(&pod.meta.name);
         touched.extend(ports.map(|name| Key::new(Kind::Port, name.clone())));
-        for port in port_names(pod) {
+        for port in pod.port_names() {
             self.touch_claims_of_port(&port, touched);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use atoll_api::{self as api, ClaimHolder};
+use atoll_api::{self as api, ClaimHolder, marks};
 use atoll_model::intent::{Kind, ObjectName, Seen, Thing};
 use atoll_model::{Action, Key, Target};
 use k8s_openapi::api::core::v1 as core;
@@ -192,9 +192,13 @@ impl Cluster {
             Action::CreatePort(port) => self.make(Object::Port((**port).clone())),
             Action::Delete(target) => self.delete_incarnation(target),
             Action::SetFinalizers(target, finalizers) => self.set_finalizers(target, finalizers),
-            Action::PlacePort(target, node) => self.guarded(target, |object| {
+            Action::ChangePort(target, change) => self.guarded(target, |object| {
                 let Object::Port(port) = object else { panic!("{object:?} is no port") };
-                port.spec.node = Some(node.clone());
+                change.apply(&mut port.spec);
+            }),
+            Action::TellPod(target, text) => self.guarded(target, |object| {
+                let annotations = object.meta_mut().annotations.get_or_insert_default();
+                annotations.insert(marks::NETWORK_STATUS.into(), text.clone());
             }),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };

@@ -7,6 +7,9 @@
 mod cluster;
 mod controller;
 mod flat;
+mod flat_requests;
+mod interfaces;
+mod kept;
 mod networks;
 mod pods;
 mod properties;

@@ -191,6 +191,63 @@ fn a_port_goes_with_its_pod_and_with_a_pod_that_finished() {
     assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 2, "those of the network stay");
 }
 
+/// Every way in which a pod can go, as the API shows it.
+#[test]
+fn addresses_come_back_on_every_way_a_pod_can_go() {
+    type Way = fn(&mut Scene);
+    let ways: [(&str, Way); 6] = [
+        ("deleted", |scene| {
+            scene.delete(Kind::Pod, "shop/web");
+        }),
+        ("deleted by force after its node was lost", |scene| {
+            scene.cluster.change(&key(Kind::Pod, "shop/web"), |pod| {
+                pod.meta_mut().finalizers = Some(vec!["kubelet".into()]);
+            });
+            scene.delete(Kind::Pod, "shop/web");
+            assert!(ip(scene, "web").is_some(), "its kubelet may still run it");
+            change_pod(scene, "shop/web", |pod| pod.metadata.finalizers = None);
+        }),
+        ("finished", |scene| end(scene, "Succeeded")),
+        ("evicted or failed", |scene| end(scene, "Failed")),
+        ("gone with its namespace", |scene| {
+            scene.cluster.delete(&key(Kind::Namespace, "shop"));
+            scene.delete(Kind::Pod, "shop/web");
+        }),
+        ("gone while no controller ran", |scene| {
+            scene.cluster.delete(&key(Kind::Pod, "shop/web"));
+            let template = atoll_model::intent::Template::None;
+            scene.controller = Controller::start(&scene.cluster, &template, Duration::ZERO);
+            scene.settle();
+        }),
+    ];
+    for (name, way) in ways {
+        let mut scene = acme();
+        let nics = r#"[{"ip": "10.0.0.9"}, {}]"#;
+        scene.create(pod("shop/web", None, Some(nics)));
+        assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 2, "{name}");
+        way(&mut scene);
+        assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 0, "{name}");
+        assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 2, "{name}: the network's stay");
+    }
+}
+
+fn end(scene: &mut Scene, phase: &str) {
+    change_pod(scene, "shop/web", |pod| {
+        pod.status.get_or_insert_default().phase = Some(phase.into());
+    });
+}
+
+#[test]
+fn a_hundred_pods_that_came_and_went_leave_no_port_and_no_claim() {
+    let mut scene = acme();
+    for _ in 0..100 {
+        scene.create(pod("shop/web", None, Some("[{}, {}]"))).delete(Kind::Pod, "shop/web");
+    }
+    assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 0);
+    assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 2, "those of the network stay");
+    assert_eq!(scene.controller.world.repaired(), 0, "nothing had to be repaired");
+}
+
 #[test]
 fn a_pod_being_deleted_keeps_its_port_until_it_is_gone() {
     let mut scene = acme();
@@ -291,7 +348,7 @@ fn a_port_made_by_hand_takes_nobodys_address() {
 }
 
 #[test]
-fn a_claim_whose_holder_is_gone_is_given_back_after_a_while() {
+fn a_claim_whose_holder_is_gone_is_given_back_after_a_while_and_that_is_reported() {
     let mut scene = acme();
     let holder =
         atoll_model::intent::holder_of_port(&ObjectName::inside("shop", "x.eth0"), "uid-0");
@@ -299,8 +356,12 @@ fn a_claim_whose_holder_is_gone_is_given_back_after_a_while() {
         atoll_types::NetAddr::new(atoll_types::NetworkId::MIN, "10.0.0.9".parse().unwrap());
     scene.create(Object::Claim(Thing::Address(address).claimed_by(holder)));
     assert!(scene.exists(Kind::Claim, "address.1.10.0.0.9"));
+    assert_eq!(scene.controller.world.repaired(), 0);
     scene.controller.wait(&mut scene.cluster, Duration::from_secs(31));
     assert!(!scene.exists(Kind::Claim, "address.1.10.0.0.9"));
+    assert_eq!(scene.controller.world.repaired(), 1);
+    let said = scene.said_of(&key(Kind::Claim, "address.1.10.0.0.9"));
+    assert_eq!(said, ["address.1.10.0.0.9 was given back: port shop/x.eth0 has it no more"]);
 }
 
 /// A scene in which a controller has claimed an address for pod `web` and not made the port yet,

@@ -4,13 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use atoll_api::NetworkPhase;
-use atoll_model::Settings;
-use atoll_model::intent::{Kind, ObjectName, Template, holder_of_port};
+use atoll_api::{NetworkPhase, Port, PortSpec};
+use atoll_model::intent::{Kind, ObjectName, Template, Thing, holder_of_port};
+use atoll_model::{Key, Settings};
+use atoll_types::{NetAddr, NetworkId};
 use proptest::prelude::*;
+use serde_json::json;
 
 use crate::cluster::{Cluster, Message, Object};
 use crate::controller::{Controller, KINDS};
+use crate::interfaces::asking;
+use crate::kept::{made_beforehand, stateful};
 use crate::networks::network;
 use crate::pods::pod;
 use crate::tenants::{key, namespace, tenant};
@@ -20,6 +24,11 @@ use crate::tenants::{key, namespace, tenant};
 enum Step {
     MakePod(u8),
     MakePodWithAddress(u8, u8),
+    MakeWidePod(u8, u8),
+    MakeStatefulPod(u8),
+    MakePodWithPort(u8, u8),
+    MakePort(u8),
+    DeletePort(u8),
     DeletePod(u8),
     BindPod(u8),
     FinishPod(u8),
@@ -36,7 +45,12 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..8_u8).prop_map(Step::MakePod),
         1 => (0..8_u8, 0..8_u8).prop_map(|(pod, ip)| Step::MakePodWithAddress(pod, ip)),
-        2 => (0..8_u8).prop_map(Step::DeletePod),
+        2 => (0..8_u8, 0..3_u8).prop_map(|(pod, extra)| Step::MakeWidePod(pod, extra)),
+        1 => (0..8_u8).prop_map(Step::MakeStatefulPod),
+        1 => (0..8_u8, 0..2_u8).prop_map(|(pod, port)| Step::MakePodWithPort(pod, port)),
+        1 => (0..2_u8).prop_map(Step::MakePort),
+        1 => (0..2_u8).prop_map(Step::DeletePort),
+        3 => (0..8_u8).prop_map(Step::DeletePod),
         1 => (0..8_u8).prop_map(Step::BindPod),
         1 => (0..8_u8).prop_map(Step::FinishPod),
         1 => (0..3_u8).prop_map(Step::MakeNetwork),
@@ -48,9 +62,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Freed addresses are given again at once: the harder case.
+/// Freed addresses are given again at once, and addresses are kept for a short while only: the
+/// harder case.
 fn restless() -> Settings {
-    Settings { rest: Duration::ZERO, ..Settings::default() }
+    let keep = Duration::from_secs(40);
+    Settings { rest: Duration::ZERO, keep, ..Settings::default() }
 }
 
 /// Two controllers that work at once, as after a leader was wrongly taken for dead.
@@ -58,18 +74,20 @@ struct History {
     cluster: Cluster,
     controllers: Vec<Controller>,
     phases: BTreeMap<String, NetworkPhase>,
+    ports: BTreeMap<Key, Port>,
     checked: usize,
 }
 
 impl History {
     fn new() -> Self {
         let mut cluster = Cluster::default();
-        cluster.create(tenant("acme", &["10.0.0.0/29"])).unwrap();
+        cluster.create(tenant("acme", &["10.0.0.0/29", "fd00::/124"])).unwrap();
         cluster.create(namespace("shop", "acme")).unwrap();
         let start =
             || Controller::start_with(&cluster, &Template::None, restless(), Duration::ZERO);
         let controllers = vec![start(), start()];
-        History { cluster, controllers, phases: BTreeMap::new(), checked: 0 }
+        let (phases, ports) = (BTreeMap::new(), BTreeMap::new());
+        History { cluster, controllers, phases, ports, checked: 0 }
     }
 
     fn take(&mut self, step: &Step) {
@@ -78,6 +96,24 @@ impl History {
             Step::MakePod(number) => self.make_pod(*number, None),
             Step::MakePodWithAddress(number, ip) => {
                 self.make_pod(*number, Some(&format!(r#"[{{"ip": "10.0.0.{ip}"}}]"#)));
+            }
+            Step::MakeWidePod(number, extra) => {
+                let annotations = json!({"atoll.dev/nics": "[{}, {}]",
+                    "atoll.dev/extra-networks": format!("extra-{extra}")});
+                self.cluster.create(asking(&format!("shop/web-{number}"), &annotations)).ok();
+            }
+            Step::MakeStatefulPod(number) => {
+                self.cluster.create(stateful(&format!("shop/web-{number}"))).ok();
+            }
+            Step::MakePodWithPort(number, port) => {
+                self.make_pod(*number & !1, Some(&format!(r#"[{{"port": "mine-{port}"}}]"#)));
+            }
+            Step::MakePort(number) => {
+                let spec = PortSpec { network: "acme.default".into(), ..PortSpec::default() };
+                self.cluster.create(made_beforehand(&format!("shop/mine-{number}"), spec)).ok();
+            }
+            Step::DeletePort(number) => {
+                self.cluster.delete(&key(Kind::Port, &format!("shop/mine-{number}")));
             }
             Step::DeletePod(number) => self.cluster.delete(&pod_key(number)),
             Step::BindPod(number) => self.change_pod(*number, |pod| {
@@ -158,19 +194,29 @@ impl History {
             }
         }
         for position in self.checked..self.cluster.log.len() {
-            if let Message::There(object) = self.cluster.log[position].clone() {
-                self.check_phase(&object);
-                self.check_end(&object);
+            match self.cluster.log[position].clone() {
+                Message::There(object) => {
+                    self.check_phase(&object);
+                    self.note_port(&object);
+                }
+                Message::Gone(key, _) => self.check_end(&key),
             }
         }
         self.checked = self.cluster.log.len();
     }
 
-    /// No pod loses its port while it needs it.
-    fn check_end(&self, object: &Object) {
+    /// No port that goes with its pod is deleted while the pod needs it.
+    fn note_port(&mut self, object: &Object) {
         let Object::Port(port) = object else { return };
-        let ends = port.metadata.deletion_timestamp.is_some();
-        assert!(!ends || !self.pod_lives(port), "{} lost its port", port.spec.pod);
+        let ends = port.metadata.deletion_timestamp.is_some() && !port.spec.persistent;
+        assert!(!ends || !self.pod_lives(port), "{} loses its port", port.spec.pod);
+        self.ports.insert(object.key(), port.clone());
+    }
+
+    /// No pod loses its port while it needs it.
+    fn check_end(&mut self, gone: &Key) {
+        let Some(port) = self.ports.remove(gone) else { return };
+        assert!(!self.pod_lives(&port), "{} lost its port", port.spec.pod);
     }
 
     /// No phase goes back to the beginning, and none leaves Terminating.
@@ -192,28 +238,66 @@ impl History {
         let mut wanted = BTreeSet::new();
         for object in self.cluster.of_kind(Kind::Port) {
             let Object::Port(port) = object else { unreachable!() };
-            let name = ObjectName::inside("shop", port.metadata.name.clone().unwrap());
-            let holder = holder_of_port(&name, &port.spec.pod_uid);
-            for ip in &port.spec.ips {
-                let claim = key(Kind::Claim, &format!("address.{}.{ip}", port.spec.network_id));
-                let Some(Object::Claim(found)) = self.cluster.objects.get(&claim) else {
-                    panic!("{name} has no claim on {ip}");
-                };
-                assert_eq!(found.spec.holder, holder);
-                wanted.insert(claim);
-            }
-            assert!(self.pod_lives(port), "{name} outlived its pod");
+            self.check_claims(port, &mut wanted);
+            let (name, spec) = (&port.metadata.name, &port.spec);
+            let outlives = spec.persistent || spec.pod_uid.is_empty();
+            assert!(outlives || self.pod_lives(port), "{name:?} outlived its pod");
+            assert!(spec.pod_uid.is_empty() || self.pod_lives(port), "{name:?} keeps a dead pod");
+            assert!(self.has_others(port), "{name:?} is there without its other interfaces");
         }
-        for claim in self.cluster.of_kind(Kind::Claim) {
-            let name = claim.meta().name.clone().unwrap();
-            let known = wanted.contains(&claim.key()) || !name.starts_with("address.");
-            assert!(known, "{name} is held by nobody");
+        for object in self.cluster.of_kind(Kind::Claim) {
+            let Object::Claim(claim) = object else { unreachable!() };
+            let name = claim.metadata.name.clone().unwrap();
+            let known = wanted.contains(&name) || !name.starts_with("address.");
+            assert!(known || self.is_awaited(claim), "{name} is held by nobody");
         }
         let ids = self.cluster.objects.keys().filter(|it| it.name.name.starts_with("network-id."));
         assert_eq!(ids.count(), 1, "one VPC has one number");
     }
 
-    fn pod_lives(&self, port: &atoll_api::Port) -> bool {
+    /// Every address of a port is claimed by it.
+    fn check_claims(&self, port: &Port, wanted: &mut BTreeSet<String>) {
+        let name = ObjectName::inside("shop", port.metadata.name.clone().unwrap());
+        let own = port.metadata.uid.clone().unwrap();
+        let uid = if port.spec.persistent { &own } else { &port.spec.pod_uid };
+        let Ok(network) = NetworkId::try_from(port.spec.network_id) else { return };
+        for ip in &port.spec.ips {
+            let thing = Thing::Address(NetAddr::new(network, ip.parse().unwrap())).to_string();
+            let Some(Object::Claim(found)) = self.cluster.objects.get(&key(Kind::Claim, &thing))
+            else {
+                panic!("{name} has no claim on {ip}");
+            };
+            assert_eq!(found.spec.holder, holder_of_port(&name, uid));
+            wanted.insert(thing);
+        }
+    }
+
+    /// The first interface's port comes last, so that the others are there with it.
+    fn has_others(&self, port: &Port) -> bool {
+        port.spec.other_interfaces.iter().all(|interface| {
+            let other = self.cluster.port("shop", &format!("{}.{interface}", port.spec.pod));
+            other.is_some_and(|other| other.spec.pod_uid == port.spec.pod_uid)
+        })
+    }
+
+    /// Whether a claim is for a pod or a port that waits for the rest of what it needs.
+    fn is_awaited(&self, claim: &atoll_api::Claim) -> bool {
+        let holder = claim.spec.holder.uid.as_deref();
+        let mut live = self.cluster.objects.values();
+        let Some(found) = live.find(|object| object.meta().uid.as_deref() == holder) else {
+            return false;
+        };
+        match found {
+            Object::Pod(pod) => {
+                let name = pod.metadata.name.as_deref().unwrap();
+                self.cluster.port("shop", &format!("{name}.eth0")).is_none()
+            }
+            Object::Port(port) => port.spec.network_id == 0,
+            _ => false,
+        }
+    }
+
+    fn pod_lives(&self, port: &Port) -> bool {
         let pod = key(Kind::Pod, &format!("shop/{}", port.spec.pod));
         let Some(Object::Pod(pod)) = self.cluster.objects.get(&pod) else { return false };
         let finished = pod.status.as_ref().is_some_and(|status| status.phase.is_some());
@@ -223,7 +307,12 @@ impl History {
     fn delete_everything(&mut self) {
         let keys: Vec<_> = self.cluster.objects.keys().cloned().collect();
         let made_by_people = [Kind::Pod, Kind::Namespace, Kind::Network, Kind::Tenant];
-        for key in keys.iter().filter(|key| made_by_people.contains(&key.kind)) {
+        let kept = |key: &Key| match &self.cluster.objects[key] {
+            Object::Port(port) => port.spec.persistent || port.spec.pod_uid.is_empty(),
+            object => made_by_people.contains(&object.kind()),
+        };
+        let keys: Vec<_> = keys.into_iter().filter(kept).collect();
+        for key in &keys {
             self.cluster.delete(key);
         }
     }
@@ -273,7 +362,9 @@ proptest! {
 
 /// What a controller that heard these news, and did nothing yet, would do about each object.
 fn decisions(news: &[Message]) -> Vec<String> {
-    let mut controller = Controller::start(&Cluster::default(), &Template::None, Duration::ZERO);
+    let cluster = Cluster::default();
+    let mut controller =
+        Controller::start_with(&cluster, &Template::None, restless(), Duration::ZERO);
     news.iter().for_each(|message| controller.hear(message.clone()));
     controller.intentions()
 }
