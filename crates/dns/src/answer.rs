@@ -142,9 +142,9 @@ fn known(network: &Network, name: &Asked<'_>, kind: u16) -> Known {
 
 /// The name that an upstream has to be asked for: the one in the question, or the one that an
 /// alias stands for.
-pub(crate) fn wanted(network: &Network, query: &Query) -> Query {
+pub(crate) fn wanted(zones: Option<&ZoneSet>, query: &Query) -> Query {
     let mut wanted = query.clone();
-    if let Some(zones) = network.zones.load().as_ref()
+    if let Some(zones) = zones
         && let Found::Alias { target, .. } = zones.find(&query.name(), query.known_kind())
     {
         wanted.read_name(target);
@@ -152,9 +152,10 @@ pub(crate) fn wanted(network: &Network, query: &Query) -> Query {
     wanted
 }
 
-/// The answer to a question with what an upstream said.
+/// The answer to a question with what an upstream said, and with the names that it was asked for.
 pub(crate) fn relay(
     network: &Network,
+    zones: Option<&ZoneSet>,
     question: Question<'_>,
     outcome: &Result<Arc<Foreign>, Refused>,
     out: &mut [u8],
@@ -164,7 +165,7 @@ pub(crate) fn relay(
         Err(why) => return refuse(network, question, *why, out),
     };
     let mut reply = start(network, question, out);
-    if let Some(zones) = network.zones.load().as_ref()
+    if let Some(zones) = zones
         && let Found::Alias { record, .. } =
             zones.find(&question.query.name(), question.query.known_kind())
     {

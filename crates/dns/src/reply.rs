@@ -129,10 +129,10 @@ impl<'b> Reply<'b> {
 
     /// Adds the start of the zone that says no.
     pub(crate) fn negative(&mut self, negative: &Negative<'_>) {
-        if self.owner != ASKED || self.at + 2 + negative.soa.len() > self.limit {
+        if self.at + 2 + negative.soa.len() > self.limit {
             return;
         }
-        self.put(&(ASKED + negative.zone_at as u16).to_be_bytes());
+        self.put(&(self.owner + negative.zone_at as u16).to_be_bytes());
         self.put(negative.soa);
         self.counts[1] += 1;
     }

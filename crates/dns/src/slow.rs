@@ -51,11 +51,12 @@ pub(crate) async fn outside(
     if query.read(packet).is_err() {
         return vec![];
     }
+    let zones = network.zones.load_full();
     let outcome = match permits(shared, asker) {
         Ok(_permits) => {
             let patience =
                 Patience { wait: shared.config.upstream_wait, tries: shared.config.upstream_tries };
-            let wanted = wanted(network, &query);
+            let wanted = wanted(zones.as_deref(), &query);
             ask(network, wanted.name().wire(), query.kind, patience).await
         }
         Err(why) => Err(why),
@@ -63,7 +64,7 @@ pub(crate) async fn outside(
     let room = if way == Way::Udp { UDP_BUFFER } else { TCP_BUFFER };
     let mut out = vec![0; room];
     let question = Question { query: &query, packet, way, turn: 0 };
-    let len = relay(network, question, &outcome, &mut out);
+    let len = relay(network, zones.as_deref(), question, &outcome, &mut out);
     out.truncate(len);
     out
 }

@@ -29,7 +29,7 @@ pub struct ZoneSet {
 }
 
 /// What a network knows about a question.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// Records of the kind asked for.
     Records(Records<'a>),
