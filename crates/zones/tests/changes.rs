@@ -1,6 +1,8 @@
 //! Whatever way a network's names came to be, they are the same; and a name that was taken away
 //! leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
