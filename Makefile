@@ -70,6 +70,7 @@ deny: ## Check licences, sources and duplicates of dependencies (needs cargo-den
 bench-build: setup
 	@scripts/setup-bench
 	cargo build --release --package atoll-bench --package atoll-cli
+	cargo build --release --package atoll-dns --example serve
 
 .PHONY: bench
 bench: bench-build ## Measure Atoll beside its peers (as root), write docs/benchmarks.md

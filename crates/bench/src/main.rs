@@ -7,6 +7,7 @@
 mod cni;
 mod curve;
 mod datapath;
+mod dns;
 mod document;
 mod goal;
 mod machine;
@@ -53,7 +54,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "dns"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -61,6 +62,9 @@ struct Run {
     /// The atoll program that is measured
     #[arg(long, default_value = "target/release/atoll")]
     atoll: PathBuf,
+    /// The resolver that is measured, with names made up for it
+    #[arg(long, default_value = "target/release/examples/serve")]
+    resolver: PathBuf,
     /// Write the document here
     #[arg(long)]
     document: Option<PathBuf>,
@@ -74,6 +78,8 @@ enum Part {
     Cni,
     /// The round trip, memory and the agent as networks grow
     Curve,
+    /// The resolver beside Debian's DNS servers
+    Dns,
 }
 
 fn main() -> Result<ExitCode> {
@@ -112,6 +118,7 @@ impl Run {
             Part::Datapath => datapath::measure(rounds(31, 9)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
+            Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
         }
     }
 }

@@ -1,0 +1,204 @@
+//! The servers that are measured: each with the same names, one answering thread, on one CPU.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use atoll_testkit::Namespace;
+
+use super::zone::NAMES as RECORDS;
+use crate::pinned::Ended;
+
+/// The resolver of this house.
+pub(crate) const OURS: &str = "**Atoll**";
+/// All of them; the first is the limit.
+pub(crate) const NAMES: [&str; 5] = ["echo loop", OURS, "knot", "nsd", "unbound"];
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// A server that runs.
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    pub(crate) port: u16,
+    process: Ended,
+}
+
+/// Starts every server.
+pub(crate) fn all(serve: &Path, space: &Namespace, folder: &Path) -> Result<Vec<Contestant>> {
+    let ports = NAMES.into_iter().zip(5301..);
+    ports.map(|(name, port)| start(name, port, serve, space, folder)).collect()
+}
+
+fn start(
+    name: &'static str,
+    port: u16,
+    serve: &Path,
+    space: &Namespace,
+    folder: &Path,
+) -> Result<Contestant> {
+    let (program, arguments) = command(name, port, serve, folder)?;
+    let process = space.run(|| {
+        Command::new("taskset")
+            .args(["-c", "0"])
+            .arg(&program)
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    });
+    let process = process.with_context(|| format!("cannot start {program} {arguments:?}"))?;
+    let contestant = Contestant { name, port, process: Ended(process) };
+    space.run(|| contestant.wait())?;
+    Ok(contestant)
+}
+
+/// What starts a server, after its configuration was written.
+fn command(name: &str, port: u16, serve: &Path, folder: &Path) -> Result<(String, Vec<String>)> {
+    let (address, serve) = (format!("127.0.0.1:{port}"), serve.display().to_string());
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    let path = folder.display().to_string();
+    let (program, flags, text) = match name {
+        "echo loop" => return Ok((serve, words(&["echo", &address]))),
+        OURS => return Ok((serve, words(&["names", &address, "1", &RECORDS.to_string()]))),
+        "knot" => ("knotd", "-c", knot(port, &path)),
+        "nsd" => ("nsd", "-dc", nsd(port, &path)),
+        "unbound" => ("unbound", "-dc", unbound(port, &path)),
+        other => bail!("nobody knows how {other} is started"),
+    };
+    let file = folder.join(format!("{name}.conf"));
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok((program.to_owned(), words(&[flags, &file.display().to_string()])))
+}
+
+fn knot(port: u16, path: &str) -> String {
+    format!(
+        "server:
+  rundir: {path}
+  listen: 127.0.0.1@{port}
+  udp-workers: 1
+  tcp-workers: 1
+  background-workers: 1
+database:
+  storage: {path}
+zone:
+  - domain: cluster.local
+    file: {path}/forward.zone
+  - domain: 10.in-addr.arpa
+    file: {path}/reverse.zone
+"
+    )
+}
+
+fn nsd(port: u16, path: &str) -> String {
+    format!(
+        "server:
+  ip-address: 127.0.0.1
+  port: {port}
+  server-count: 1
+  username: \"\"
+  zonesdir: \"{path}\"
+  pidfile: \"{path}/nsd.pid\"
+  xfrdfile: \"\"
+  xfrdir: \"{path}\"
+  zonelistfile: \"{path}/nsd.list\"
+  database: \"\"
+  rrl-ratelimit: 0
+remote-control:
+  control-enable: no
+zone:
+  name: cluster.local
+  zonefile: forward.zone
+zone:
+  name: 10.in-addr.arpa
+  zonefile: reverse.zone
+"
+    )
+}
+
+fn unbound(port: u16, path: &str) -> String {
+    format!(
+        "server:
+  interface: 127.0.0.1
+  port: {port}
+  num-threads: 1
+  do-daemonize: no
+  chroot: \"\"
+  username: \"\"
+  use-syslog: no
+  pidfile: \"\"
+  directory: \"{path}\"
+  local-zone: \"cluster.local.\" static
+  local-zone: \"10.in-addr.arpa.\" static
+  include: {path}/local.conf
+remote-control:
+  control-enable: no
+"
+    )
+}
+
+impl Contestant {
+    /// Whether it answers nothing and only turns packets round.
+    pub(crate) fn echoes(&self) -> bool {
+        self.name == NAMES[0]
+    }
+
+    /// Waits for the first answer that has the last name.
+    fn wait(&self) -> Result<()> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let mut question = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        let last = RECORDS - 1;
+        let name = format!("h{last}.ns{}.svc.cluster.local", last % 100);
+        for label in name.split('.') {
+            question.push(label.len() as u8);
+            question.extend(label.as_bytes());
+        }
+        question.extend([0, 0, 1, 0, 1]);
+        let start = Instant::now();
+        while start.elapsed() < READY_WITHIN {
+            let sent = socket.send_to(&question, ("127.0.0.1", self.port));
+            let mut answer = [0; 512];
+            let heard = sent.and_then(|_| socket.recv(&mut answer));
+            if heard.is_ok() && (self.echoes() || answer[7] == 1) {
+                return Ok(());
+            }
+        }
+        bail!("{} did not answer at port {} within {READY_WITHIN:?}", self.name, self.port)
+    }
+
+    /// Nanoseconds of CPU that its threads and processes have had.
+    pub(crate) fn cpu(&self) -> Result<u64> {
+        cpu_of(self.process.0.id())
+    }
+}
+
+fn cpu_of(process: u32) -> Result<u64> {
+    let tasks = format!("/proc/{process}/task");
+    let mut sum = 0;
+    for task in std::fs::read_dir(&tasks).with_context(|| format!("cannot read {tasks}"))? {
+        let task = task?.path();
+        let times = std::fs::read_to_string(task.join("schedstat"))?;
+        sum += times.split_whitespace().next().unwrap_or_default().parse::<u64>()?;
+        let children = std::fs::read_to_string(task.join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            sum += cpu_of(child.parse()?)?;
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_of_a_process_grows_with_its_work() {
+        let before = cpu_of(std::process::id()).unwrap();
+        let start = Instant::now();
+        while cpu_of(std::process::id()).unwrap() == before {
+            assert!(start.elapsed() < Duration::from_secs(10), "work was not counted");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The resolver's memory and the cost of a change, as names and networks grow.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::pinned::Ended;
+use crate::table::Table;
+
+/// Networks, and names with an address and a pointer in each.
+const SIZES: [(u64, u64); 4] = [(1, 10_000), (1, 1_000_000), (10_000, 0), (10_000, 100)];
+const CHANGES: [u64; 3] = [10, 10_000, 1_000_000];
+
+/// Resident memory at each size, and the time of a change.
+pub(crate) fn table(serve: &Path) -> Result<Table> {
+    let mut table = Table::new(["what", "memory, MB", "of each", "bytes"]);
+    for (networks, names) in SIZES {
+        let bytes = memory(serve, networks, names)? * 1024;
+        let (each, count) = match names {
+            0 => ("network", networks),
+            _ => ("record", networks * names * 2),
+        };
+        table.row([
+            format!("{networks} networks of {names} names"),
+            format!("{:.1}", bytes as f64 / 1e6),
+            each.to_owned(),
+            (bytes / count).to_string(),
+        ]);
+    }
+    for names in CHANGES {
+        table.row([
+            first_line(serve, &["change", &names.to_string()])?.1,
+            "".into(),
+            "".into(),
+            "".into(),
+        ]);
+    }
+    Ok(table)
+}
+
+/// Kilobytes that the names take.
+fn memory(serve: &Path, networks: u64, names: u64) -> Result<u64> {
+    let (networks, names) = (networks.to_string(), names.to_string());
+    let (_running, line) = first_line(serve, &["names", "127.0.0.1:0", &networks, &names])?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let place = words.iter().position(|word| *word == "KB,");
+    let number = place.and_then(|place| words.get(place.wrapping_sub(1))?.parse().ok());
+    number.with_context(|| format!("the resolver did not say how much memory it has: {line}"))
+}
+
+fn first_line(serve: &Path, arguments: &[&str]) -> Result<(Ended, String)> {
+    let started = Command::new(serve).args(arguments).stdout(Stdio::piped()).spawn();
+    let mut running = Ended(started.with_context(|| format!("cannot start {}", serve.display()))?);
+    let mut line = String::new();
+    if let Some(output) = running.0.stdout.take() {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    Ok((running, line.trim().to_owned()))
+}

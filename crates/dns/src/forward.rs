@@ -1,0 +1,145 @@
+//! Asking upstreams.
+//!
+//! Its rule: an answer from outside is hard to forge. Each question has a random id and a socket
+//! of its own, so a random port too, which hears only the upstream; the same question of one
+//! network is asked once at a time, so that nobody can guess at many at once.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{timeout, timeout_at};
+
+use crate::cache::Foreign;
+use crate::counters::Refused;
+use crate::limits::lock;
+use crate::network::Network;
+use crate::response::{Demand, Unusable};
+
+/// What came of a question to upstreams.
+pub(crate) type Outcome = Result<Arc<Foreign>, Refused>;
+
+type Running = Shared<BoxFuture<'static, Outcome>>;
+
+/// The questions of one network that upstreams have not answered yet.
+#[derive(Default)]
+pub(crate) struct Pending(Mutex<HashMap<(Vec<u8>, u16), Running>>);
+
+/// How upstreams are asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) wait: Duration,
+    pub(crate) tries: usize,
+}
+
+/// Asks the upstreams of a network for a name, or waits for the same question that is on its way.
+pub(crate) async fn ask(
+    network: &Arc<Network>,
+    name: &[u8],
+    kind: u16,
+    patience: Patience,
+) -> Outcome {
+    let key = (name.to_vec(), kind);
+    let running = {
+        let mut pending = lock(&network.pending.0);
+        let start = || start(network.clone(), key.clone(), patience);
+        pending.entry(key.clone()).or_insert_with(start).clone()
+    };
+    running.await
+}
+
+fn start(network: Arc<Network>, key: (Vec<u8>, u16), patience: Patience) -> Running {
+    let asking = async move {
+        let outcome = upstreams(&network, &key.0, key.1, patience).await;
+        if let Ok(foreign) = &outcome {
+            network.cache.put(&key.0, key.1, foreign.clone(), Instant::now());
+        }
+        lock(&network.pending.0).remove(&key);
+        outcome
+    };
+    asking.boxed().shared()
+}
+
+async fn upstreams(network: &Network, name: &[u8], kind: u16, patience: Patience) -> Outcome {
+    let forwarding = network.forwarding.load_full();
+    let upstreams = forwarding.upstreams.iter().cycle().take(match forwarding.upstreams.len() {
+        0 => 0,
+        _ => patience.tries,
+    });
+    for upstream in upstreams {
+        let exchange = Exchange { network, upstream: *upstream, wait: patience.wait };
+        let Some(demand) = demand(name, kind) else { return Err(Refused::UpstreamFailed) };
+        match exchange.run(&demand, forwarding.refuse_private).await {
+            Ok(foreign) => return Ok(Arc::new(foreign)),
+            Err(Unusable::Rebinding) => return Err(Refused::Rebinding),
+            Err(Unusable::Failed | Unusable::Mismatch | Unusable::Truncated) => {}
+        }
+    }
+    Err(Refused::UpstreamFailed)
+}
+
+fn demand(name: &[u8], kind: u16) -> Option<Demand> {
+    let mut id = [0; 2];
+    getrandom::fill(&mut id).ok()?;
+    Some(Demand { id, name: name.to_vec(), kind })
+}
+
+/// One question to one upstream.
+struct Exchange<'a> {
+    network: &'a Network,
+    upstream: SocketAddr,
+    wait: Duration,
+}
+
+impl Exchange<'_> {
+    async fn run(&self, demand: &Demand, refuse_private: bool) -> Result<Foreign, Unusable> {
+        match self.udp(demand, refuse_private).await {
+            Err(Unusable::Truncated) => {
+                let answer = timeout(self.wait, self.tcp(demand)).await;
+                let packet = answer.ok().and_then(Result::ok).ok_or(Unusable::Failed)?;
+                demand.read(&packet, refuse_private)
+            }
+            other => other,
+        }
+    }
+
+    async fn udp(&self, demand: &Demand, refuse_private: bool) -> Result<Foreign, Unusable> {
+        let deadline = tokio::time::Instant::now() + self.wait;
+        let socket = self.send(demand).await.map_err(|_| Unusable::Failed)?;
+        let mut packet = vec![0; 4096];
+        loop {
+            let heard = timeout_at(deadline, socket.recv(&mut packet)).await;
+            let len = heard.ok().and_then(Result::ok).ok_or(Unusable::Failed)?;
+            match demand.read(&packet[..len], refuse_private) {
+                Err(Unusable::Mismatch) => self.network.counters.mismatched(),
+                other => return other,
+            }
+        }
+    }
+
+    /// A socket at a port that the kernel chose, and that hears nobody but the upstream.
+    async fn send(&self, demand: &Demand) -> std::io::Result<UdpSocket> {
+        let any: IpAddr = match self.upstream {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0)).await?;
+        socket.connect(self.upstream).await?;
+        socket.send(&demand.packet()).await?;
+        Ok(socket)
+    }
+
+    async fn tcp(&self, demand: &Demand) -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(self.upstream).await?;
+        let packet = demand.packet();
+        stream.write_all(&[&(packet.len() as u16).to_be_bytes()[..], &packet].concat()).await?;
+        let mut answer = vec![0; stream.read_u16().await?.into()];
+        stream.read_exact(&mut answer).await?;
+        Ok(answer)
+    }
+}

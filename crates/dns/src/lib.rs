@@ -1,0 +1,27 @@
+//! The resolver of a node: each pod is answered from the view of its own network.
+//!
+//! The rule of this crate: who asks decides the view, and an asker that nobody knows gets no
+//! answer. A network's names are swapped whole; what is not the network's own is asked of its
+//! upstreams, or of nobody. Answers of the network's own names are written by threads of their
+//! own that neither wait nor allocate; TCP and forwarding live on one other thread.
+
+mod answer;
+mod asker;
+mod cache;
+mod config;
+mod counters;
+mod forward;
+mod limits;
+mod network;
+mod query;
+mod reply;
+mod response;
+mod server;
+mod slow;
+mod tcp;
+mod udp;
+
+pub use asker::{Asker, Askers, PodId, TenantId};
+pub use config::{Config, Forwarding, Limits, Rate};
+pub use counters::{Answered, Counts, Refused};
+pub use server::{Server, ServerError};

@@ -1,0 +1,92 @@
+//! The networks of a node, each with its names, what it may ask outside, and its own counters.
+//!
+//! Its rule: a question is answered from one [`ZoneSet`] that was current at its moment, whole.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use atoll_types::NetworkId;
+use atoll_zones::ZoneSet;
+
+use crate::cache::Cache;
+use crate::config::Forwarding;
+use crate::counters::Counters;
+use crate::forward::Pending;
+use crate::limits::lock;
+
+const SHARDS: usize = 64;
+
+/// One network.
+pub(crate) struct Network {
+    pub(crate) zones: ArcSwapOption<ZoneSet>,
+    pub(crate) forwarding: ArcSwap<Forwarding>,
+    pub(crate) cache: Cache,
+    pub(crate) pending: Pending,
+    pub(crate) counters: Counters,
+}
+
+impl Network {
+    pub(crate) fn new(cache_entries: usize) -> Self {
+        Network {
+            zones: ArcSwapOption::empty(),
+            forwarding: ArcSwap::default(),
+            cache: Cache::new(cache_entries),
+            pending: Pending::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
+type Shard = ArcSwap<HashMap<NetworkId, Arc<Network>>>;
+
+/// All networks. Reading never waits; a network that comes or goes copies one shard.
+pub(crate) struct Networks {
+    shards: Vec<Shard>,
+    writing: Mutex<()>,
+    cache_entries: usize,
+}
+
+impl Networks {
+    pub(crate) fn new(cache_entries: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Networks { shards, writing: Mutex::new(()), cache_entries }
+    }
+
+    fn shard(&self, id: NetworkId) -> &Shard {
+        &self.shards[id.get() as usize % SHARDS]
+    }
+
+    pub(crate) fn get(&self, id: NetworkId) -> Option<Arc<Network>> {
+        self.shard(id).load().get(&id).cloned()
+    }
+
+    /// Does something with a network, without taking it along.
+    pub(crate) fn with<T>(
+        &self,
+        id: NetworkId,
+        work: impl FnOnce(&Arc<Network>) -> T,
+    ) -> Option<T> {
+        self.shard(id).load().get(&id).map(work)
+    }
+
+    /// The network, made where it is new.
+    pub(crate) fn make(&self, id: NetworkId) -> Arc<Network> {
+        let _one_at_a_time = lock(&self.writing);
+        if let Some(network) = self.get(id) {
+            return network;
+        }
+        let network = Arc::new(Network::new(self.cache_entries));
+        let mut all = HashMap::clone(&self.shard(id).load());
+        all.insert(id, network.clone());
+        self.shard(id).store(Arc::new(all));
+        network
+    }
+
+    pub(crate) fn remove(&self, id: NetworkId) {
+        let _one_at_a_time = lock(&self.writing);
+        let mut all = HashMap::clone(&self.shard(id).load());
+        all.remove(&id);
+        self.shard(id).store(Arc::new(all));
+    }
+}

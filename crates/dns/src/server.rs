@@ -1,0 +1,222 @@
+//! The server: what is listened on, which networks it answers, and its end.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use atoll_types::NetworkId;
+use atoll_zones::ZoneSet;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::asker::Askers;
+use crate::config::{Config, Forwarding};
+use crate::counters::{Counters, Counts};
+use crate::limits::{Gate, Tally};
+use crate::network::Networks;
+use crate::slow::{self, Job};
+use crate::tcp;
+use crate::udp::Worker;
+
+/// Questions that wait for the slow thread.
+const MOST_JOBS: usize = 4096;
+/// Room for questions that came while the thread was not running.
+const RECEIVE_ROOM: usize = 16 << 20;
+const BACKLOG: i32 = 256;
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// An address cannot be listened on.
+    #[error("cannot listen for DNS at {address} over {over}; is something else there?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The protocol.
+        over: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread for DNS")]
+    Thread(#[source] io::Error),
+}
+
+/// What all threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) askers: Box<dyn Askers>,
+    pub(crate) networks: Networks,
+    pub(crate) gate: Gate,
+    pub(crate) forwards: Arc<Tally>,
+    pub(crate) connections: Arc<Tally>,
+    /// What belongs to no network.
+    pub(crate) counters: Counters,
+    start: Instant,
+    stopped: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn nanos(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_nanos() as u64
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// The resolver of a node. It answers until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    sockets: Vec<Arc<UdpSocket>>,
+    threads: Vec<JoinHandle<()>>,
+    end: Option<oneshot::Sender<()>>,
+}
+
+impl Server {
+    /// Starts to listen. Until a network's names are given, its pods are told to try again.
+    pub fn new(config: Config, askers: impl Askers) -> Result<Server, ServerError> {
+        let shared = Arc::new(Shared {
+            networks: Networks::new(config.cache_entries),
+            gate: Gate::new(config.limits),
+            askers: Box::new(askers),
+            forwards: Arc::default(),
+            connections: Arc::default(),
+            counters: Counters::default(),
+            start: Instant::now(),
+            stopped: AtomicBool::new(false),
+            config,
+        });
+        let (end, ended) = oneshot::channel();
+        let (jobs, todo) = mpsc::channel(MOST_JOBS);
+        let mut server = Server { shared, sockets: vec![], threads: vec![], end: Some(end) };
+        for address in server.shared.config.listen.clone() {
+            server.listen_udp(address, &jobs)?;
+        }
+        server.start_slow(todo, ended)?;
+        Ok(server)
+    }
+
+    /// The names that a network has from now on, in place of all that it had.
+    pub fn swap(&self, network: NetworkId, zones: Arc<ZoneSet>) {
+        self.shared.networks.make(network).zones.store(Some(zones));
+    }
+
+    /// What a network may ask outside from now on. What it learned before is forgotten.
+    pub fn forward(&self, network: NetworkId, forwarding: Forwarding) {
+        let network = self.shared.networks.make(network);
+        network.forwarding.store(Arc::new(forwarding));
+        network.cache.clear();
+    }
+
+    /// Forgets a network: nothing of it is answered any more.
+    pub fn remove(&self, network: NetworkId) {
+        self.shared.networks.remove(network);
+    }
+
+    /// What was counted for a network.
+    pub fn counts(&self, network: NetworkId) -> Option<Counts> {
+        self.shared.networks.get(network).map(|network| network.counters.look())
+    }
+
+    /// What was counted and belongs to no network.
+    pub fn strangers(&self) -> Counts {
+        self.shared.counters.look()
+    }
+
+    /// Where it listens; a port that was left open has its number here.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let mut all: Vec<_> = self.sockets.iter().filter_map(|it| it.local_addr().ok()).collect();
+        all.dedup();
+        all
+    }
+
+    fn listen_udp(
+        &mut self,
+        address: SocketAddr,
+        jobs: &mpsc::Sender<Job>,
+    ) -> Result<(), ServerError> {
+        let fail = |source| ServerError::Listen { address, over: "UDP", source };
+        let mut bound = address;
+        for _ in 0..self.shared.config.threads.max(1) {
+            let socket = Arc::new(udp_socket(bound).map_err(fail)?);
+            bound = socket.local_addr().map_err(fail)?;
+            self.sockets.push(socket.clone());
+            let worker = Worker { shared: self.shared.clone(), socket, jobs: jobs.clone() };
+            self.start_thread("dns-udp", move || worker.run())?;
+        }
+        Ok(())
+    }
+
+    fn start_slow(
+        &mut self,
+        jobs: mpsc::Receiver<Job>,
+        ended: oneshot::Receiver<()>,
+    ) -> Result<(), ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServerError::Thread)?;
+        let inside = runtime.enter();
+        for address in self.addresses() {
+            let fail = |source| ServerError::Listen { address, over: "TCP", source };
+            let listener = tcp_listener(address).map_err(fail)?;
+            runtime.spawn(tcp::run(self.shared.clone(), listener));
+        }
+        drop(inside);
+        runtime.spawn(slow::run(self.shared.clone(), jobs));
+        self.start_thread("dns-slow", move || {
+            // The sender never sends: it is dropped when the server is.
+            let _ = runtime.block_on(ended);
+        })
+    }
+
+    fn start_thread(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ServerError> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        self.threads.push(thread.map_err(ServerError::Thread)?);
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        self.end.take();
+        for socket in &self.sockets {
+            // It wakes the thread that waits there; that the socket has no peer is no matter.
+            let _ = SockRef::from(&**socket).shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a DNS thread ended in a panic");
+            }
+        }
+    }
+}
+
+fn udp_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    // Without the right to exceed the system's limit, the limit is what we get.
+    let force = nix::sys::socket::sockopt::RcvBufForce;
+    if nix::sys::socket::setsockopt(&socket, force, &RECEIVE_ROOM).is_err() {
+        socket.set_recv_buffer_size(RECEIVE_ROOM)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+fn tcp_listener(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(socket.into())
+}

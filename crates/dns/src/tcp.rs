@@ -1,0 +1,149 @@
+//! Questions over TCP, several on one connection.
+//!
+//! Its rule: a connection that is silent, slow, or one of too many of its pod is closed; it never
+//! holds anything but its own few buffers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
+
+use crate::answer::{Question, Step, answer};
+use crate::asker::Asker;
+use crate::counters::Refused;
+use crate::limits::{Tally, Whose};
+use crate::network::Network;
+use crate::query::{Query, Unfit};
+use crate::reply::{self, TCP_BUFFER, Way};
+use crate::server::Shared;
+use crate::slow;
+
+/// Questions of one connection that wait for upstreams at one moment.
+const MOST_WAITING: usize = 16;
+
+/// Takes connections as long as the server lives.
+pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(shared.config.tcp_connections));
+    loop {
+        let Ok((stream, from)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        let Some(asker) = shared.askers.asker(from) else {
+            shared.counters.refused(Refused::UnknownAsker);
+            continue;
+        };
+        let most = shared.config.limits.pod_connections;
+        let own = Tally::take(&shared.connections, Whose::Pod(asker.pod), most);
+        let (Some(own), Ok(place)) = (own, places.clone().try_acquire_owned()) else { continue };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            serve(shared, asker, stream).await;
+            drop((own, place));
+        });
+    }
+}
+
+type Writer = Arc<Mutex<OwnedWriteHalf>>;
+
+async fn serve(shared: Arc<Shared>, asker: Asker, stream: TcpStream) {
+    let (mut reading, writing) = stream.into_split();
+    let connection = Connection {
+        writer: Arc::new(Mutex::new(writing)),
+        waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+        shared,
+        asker,
+    };
+    let mut packet = vec![];
+    loop {
+        let question = timeout(connection.shared.config.tcp_idle, async {
+            packet.resize(reading.read_u16().await?.into(), 0);
+            reading.read_exact(&mut packet).await
+        });
+        if !matches!(question.await, Ok(Ok(_))) || connection.take(&packet).await.is_none() {
+            return;
+        }
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    asker: Asker,
+    writer: Writer,
+    waiting: Arc<Semaphore>,
+}
+
+impl Connection {
+    /// Answers one question; none where the connection is to be closed.
+    async fn take(&self, packet: &[u8]) -> Option<()> {
+        let network = self.shared.networks.get(self.asker.network);
+        let Some(network) = network else {
+            self.shared.counters.refused(Refused::NoView);
+            return None;
+        };
+        network.counters.query();
+        let entry = self.shared.gate.enter(&self.asker, self.shared.nanos(Instant::now()));
+        if let Err(why) = entry {
+            network.counters.refused(why);
+            return None;
+        }
+        match self.local(&network, packet) {
+            Local::Close => None,
+            Local::Answer(answer) => send(&self.shared, &self.writer, &answer).await,
+            Local::Ask => self.ask(network, packet.to_vec()).await,
+        }
+    }
+
+    fn local(&self, network: &Network, packet: &[u8]) -> Local {
+        let mut query = Query::new();
+        let mut out = vec![0; TCP_BUFFER];
+        let len = match query.read(packet) {
+            Err(unfit) => {
+                network.counters.refused(Refused::Malformed);
+                match unfit {
+                    Unfit::Silence => return Local::Close,
+                    Unfit::Say(rcode) => reply::unfit(&query, packet, rcode, &mut out),
+                }
+            }
+            Ok(()) => {
+                let question = Question { query: &query, packet, way: Way::Tcp, turn: 0 };
+                match answer(network, question, &mut out) {
+                    Step::Done(len) => len,
+                    Step::Ask => return Local::Ask,
+                }
+            }
+        };
+        out.truncate(len);
+        Local::Answer(out)
+    }
+
+    /// Asks outside while the next questions of the connection are read.
+    async fn ask(&self, network: Arc<Network>, packet: Vec<u8>) -> Option<()> {
+        let place = self.waiting.clone().acquire_owned().await.ok()?;
+        let (shared, asker, writer) = (self.shared.clone(), self.asker, self.writer.clone());
+        tokio::spawn(async move {
+            let answer = slow::outside(&shared, &asker, &network, &packet, Way::Tcp).await;
+            send(&shared, &writer, &answer).await;
+            drop(place);
+        });
+        Some(())
+    }
+}
+
+enum Local {
+    Answer(Vec<u8>),
+    Ask,
+    Close,
+}
+
+async fn send(shared: &Shared, writer: &Writer, answer: &[u8]) -> Option<()> {
+    let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
+    framed.extend(answer);
+    let mut writer = writer.lock().await;
+    let sent = timeout(shared.config.tcp_idle, writer.write_all(&framed)).await;
+    sent.ok()?.ok()
+}

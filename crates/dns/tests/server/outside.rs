@@ -1,0 +1,316 @@
+//! Names outside: asked of the network's own upstreams, kept for that network, and hard to forge.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use atoll_dns::{Answered, Config, Forwarding, Limits, Refused, Server};
+use hickory_proto::op::Message;
+
+use crate::client::{Client, connect, question, read_framed, summary, write_framed};
+use crate::shop::{ACME, UMBRELLA, config, network, open};
+
+/// A question that reached an upstream: the packet, and where it came from.
+type Seen = Arc<Mutex<Vec<(Vec<u8>, SocketAddr)>>>;
+
+/// A server of names outside. It ends with the test's process.
+struct Upstream {
+    address: SocketAddr,
+    seen: Seen,
+}
+
+impl Upstream {
+    /// Answers each question with the packets that `answer` makes of it.
+    fn new(answer: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (address, seen) = (socket.local_addr().unwrap(), Seen::default());
+        let inside = seen.clone();
+        thread::spawn(move || {
+            let mut packet = [0; 1024];
+            while let Ok((len, from)) = socket.recv_from(&mut packet) {
+                inside.lock().unwrap().push((packet[..len].to_vec(), from));
+                for reply in answer(&packet[..len]) {
+                    let _ = socket.send_to(&reply, from);
+                }
+            }
+        });
+        Upstream { address, seen }
+    }
+
+    fn asked(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+/// The answer to a packet, with records whose owner is the name asked for.
+fn reply(packet: &[u8], code: u8, records: &[(u16, u32, &[u8])]) -> Vec<u8> {
+    let end = 12 + packet[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+    let mut reply = packet[..end].to_vec();
+    reply[2] = 0x81;
+    reply[3] = 0x80 | code;
+    let authority = usize::from(records.first().is_some_and(|(kind, ..)| *kind == 6));
+    let answers = records.len() - authority;
+    reply[6..12].copy_from_slice(&[0, answers as u8, 0, authority as u8, 0, 0]);
+    for (kind, ttl, data) in records {
+        reply.extend([0xc0, 12]);
+        reply.extend(kind.to_be_bytes());
+        reply.extend([0, 1]);
+        reply.extend(ttl.to_be_bytes());
+        reply.extend((data.len() as u16).to_be_bytes());
+        reply.extend(*data);
+    }
+    reply
+}
+
+fn public(packet: &[u8]) -> Vec<u8> {
+    reply(packet, 0, &[(1, 300, &[93, 184, 216, 34])])
+}
+
+fn forward(server: &Server, to: &[SocketAddr]) {
+    let upstreams = to.to_vec();
+    server.forward(network(ACME), Forwarding { upstreams, refuse_private: true });
+}
+
+fn hasty() -> Config {
+    Config { upstream_wait: Duration::from_millis(300), ..config() }
+}
+
+#[test]
+fn a_name_outside_is_asked_once_and_then_known_to_that_network_only() {
+    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    for _ in 0..5 {
+        let answer = client.ask("www.example.com", "A");
+        assert_eq!(summary(&answer), "93.184.216.34");
+        assert!(answer.metadata.recursion_available && !answer.metadata.authoritative);
+    }
+    assert_eq!(upstream.asked(), 1);
+    let counts = server.counts(network(ACME)).unwrap();
+    assert_eq!((counts.answered(Answered::Forwarded), counts.answered(Answered::Cached)), (1, 4));
+    let other = Client::new(address, 2, 9);
+    assert_eq!(summary(&other.ask("www.example.com", "A")), "REFUSED");
+    let upstreams = vec![upstream.address];
+    server.forward(network(UMBRELLA), Forwarding { upstreams, refuse_private: true });
+    assert_eq!(summary(&other.ask("www.example.com", "A")), "93.184.216.34");
+    assert_eq!(upstream.asked(), 2, "what one network knows, another asks for itself");
+}
+
+#[test]
+fn what_is_known_grows_old_and_is_asked_for_again() {
+    let upstream = Upstream::new(|packet| vec![reply(packet, 0, &[(1, 2, &[9, 9, 9, 9])])]);
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    let mut seen = vec![];
+    let start = Instant::now();
+    while upstream.asked() < 2 && start.elapsed() < Duration::from_secs(20) {
+        seen.push(client.ask("www.example.com", "A").answers[0].ttl);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(upstream.asked(), 2);
+    assert!(seen.contains(&2) && seen.contains(&1), "{seen:?}");
+}
+
+#[test]
+fn a_no_from_outside_is_known_too() {
+    let soa = [b"\x00\x00".as_slice(), &[0; 16], &[0, 0, 0, 60]].concat();
+    let upstream = Upstream::new(move |packet| vec![reply(packet, 3, &[(6, 60, &soa)])]);
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    for _ in 0..3 {
+        let answer = client.ask("no.example.com", "A");
+        assert_eq!((summary(&answer).as_str(), answer.authorities.len()), ("NXDOMAIN", 1));
+    }
+    assert_eq!(upstream.asked(), 1);
+}
+
+#[test]
+fn the_networks_own_names_are_never_asked_outside() {
+    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    for name in ["no.shop.svc.cluster.local", "vault.secret.svc.cluster.local", "x.cluster.local"] {
+        assert_eq!(summary(&client.ask(name, "A")), "NXDOMAIN", "{name}");
+    }
+    for name in ["9.9.9.10.in-addr.arpa", "7.114.0.203.in-addr.arpa", "1.0.0.127.in-addr.arpa"] {
+        assert_eq!(summary(&client.ask(name, "PTR")), "NXDOMAIN", "{name}");
+    }
+    assert_eq!(upstream.asked(), 0);
+    client.ask("8.8.8.8.in-addr.arpa", "PTR");
+    assert_eq!(upstream.asked(), 1, "an address of others is");
+}
+
+#[test]
+fn an_upstream_that_is_silent_or_fails_is_followed_by_the_next() {
+    let silent = Upstream::new(|_| vec![]);
+    let failing = Upstream::new(|packet| vec![reply(packet, 2, &[])]);
+    let good = Upstream::new(|packet| vec![public(packet)]);
+    let (server, address) = open(hasty());
+    forward(&server, &[silent.address, failing.address, good.address]);
+    let client = Client::new(address, 1, 9);
+    assert_eq!(summary(&client.ask("www.example.com", "A")), "93.184.216.34");
+    assert_eq!((silent.asked(), failing.asked(), good.asked()), (1, 1, 1));
+    forward(&server, &[silent.address, failing.address]);
+    assert_eq!(summary(&client.ask("www.example.com", "A")), "SERVFAIL");
+    assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::UpstreamFailed), 1);
+}
+
+#[test]
+fn an_answer_that_points_inside_is_refused_where_the_network_wants_that() {
+    let upstream = Upstream::new(|packet| {
+        let kind = packet[packet.len() - 11 - 3];
+        let mapped = "::ffff:10.0.0.1".parse::<std::net::Ipv6Addr>().unwrap().octets();
+        let data: &[u8] = if kind == 28 { &mapped } else { &[10, 96, 0, 1] };
+        vec![reply(packet, 0, &[(kind.into(), 60, data)])]
+    });
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let upstreams = vec![upstream.address];
+    server.forward(network(UMBRELLA), Forwarding { upstreams, refuse_private: false });
+    let (strict, open) = (Client::new(address, 1, 9), Client::new(address, 2, 9));
+    assert_eq!(summary(&strict.ask("evil.example.com", "A")), "REFUSED");
+    assert_eq!(summary(&strict.ask("evil.example.com", "AAAA")), "REFUSED");
+    assert_eq!(summary(&open.ask("evil.example.com", "A")), "10.96.0.1");
+    assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::Rebinding), 2);
+}
+
+#[test]
+fn forged_answers_are_passed_over_until_the_true_one_comes() {
+    let upstream = Upstream::new(|packet| {
+        let forged = reply(packet, 0, &[(1, 300, &[6, 6, 6, 6])]);
+        let (mut id, mut question) = (forged.clone(), forged.clone());
+        id[0] ^= 0xff;
+        question[13] ^= 0x01;
+        vec![id, question, forged[..9].to_vec(), public(packet)]
+    });
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    assert_eq!(summary(&client.ask("www.example.com", "A")), "93.184.216.34");
+    assert_eq!(server.counts(network(ACME)).unwrap().mismatched, 3);
+}
+
+#[test]
+fn an_answer_from_another_address_is_not_heard() {
+    let forger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let upstream = Upstream::new(|_| vec![]);
+    let (server, address) = open(hasty());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    client.send(&question("www.example.com", 1, None));
+    let seen = upstream.seen.clone();
+    let start = Instant::now();
+    let asked = loop {
+        let first = seen.lock().unwrap().first().cloned();
+        match first {
+            Some(asked) => break asked,
+            None => assert!(start.elapsed() < Duration::from_secs(5), "the upstream was not asked"),
+        }
+    };
+    forger.send_to(&public(&asked.0), asked.1).unwrap();
+    let answer = Message::from_vec(&client.receive().unwrap()).unwrap();
+    assert_eq!(summary(&answer), "SERVFAIL");
+}
+
+#[test]
+fn each_question_outside_has_a_random_id_and_port() {
+    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    (0..100).for_each(|n| drop(client.ask(&format!("n{n}.example.com"), "A")));
+    let seen = upstream.seen.lock().unwrap().clone();
+    let distinct = |mut all: Vec<u16>| {
+        all.sort_unstable();
+        all.dedup();
+        all.len()
+    };
+    let ids = seen.iter().map(|(packet, _)| u16::from_be_bytes([packet[0], packet[1]])).collect();
+    let ports: Vec<u16> = seen.iter().map(|(_, from)| from.port()).collect();
+    let steps = ports.windows(2).filter(|two| two[0].abs_diff(two[1]) < 4).count();
+    assert!(distinct(ids) > 90 && distinct(ports) > 90 && steps < 10, "{steps} steps");
+}
+
+#[test]
+fn the_same_question_of_many_pods_is_asked_outside_once() {
+    let upstream = Upstream::new(|packet| {
+        thread::sleep(Duration::from_millis(200));
+        vec![public(packet)]
+    });
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let clients: Vec<Client> = (1..30).map(|pod| Client::new(address, 1, pod)).collect();
+    clients.iter().for_each(|client| client.send(&question("www.example.com", 1, None)));
+    for client in &clients {
+        let answer = Message::from_vec(&client.receive().unwrap()).unwrap();
+        assert_eq!(summary(&answer), "93.184.216.34");
+    }
+    assert_eq!(upstream.asked(), 1);
+}
+
+#[test]
+fn questions_that_wait_outside_are_limited_by_pod_and_stop_nobody_else() {
+    let silent = Upstream::new(|_| vec![]);
+    let limits = Limits { pod_forwards: 2, ..Limits::default() };
+    let (server, address) =
+        open(Config { limits, upstream_wait: Duration::from_secs(2), ..config() });
+    forward(&server, &[silent.address]);
+    let greedy = Client::new(address, 1, 9);
+    (0..5).for_each(|n| greedy.send(&question(&format!("n{n}.example.com"), 1, None)));
+    for _ in 0..3 {
+        let answer = Message::from_vec(&greedy.receive().unwrap()).unwrap();
+        assert_eq!(summary(&answer), "SERVFAIL");
+    }
+    assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::PodForwards), 3);
+    assert_eq!(silent.asked(), 2);
+    let own = Client::new(address, 1, 9).ask("web.shop.svc.cluster.local", "A");
+    assert_eq!(summary(&own), "10.96.0.10", "its own names are answered meanwhile");
+    Client::new(address, 1, 10).send(&question("other.example.com", 1, None));
+    let start = Instant::now();
+    while silent.asked() < 3 {
+        assert!(start.elapsed() < Duration::from_secs(5), "another pod is not let out");
+    }
+}
+
+#[test]
+fn an_answer_that_was_cut_is_fetched_over_tcp() {
+    let upstream = Upstream::new(|packet| {
+        let mut cut = reply(packet, 0, &[]);
+        cut[2] |= 0x02;
+        vec![cut]
+    });
+    let listener = TcpListener::bind(upstream.address).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let packet = read_framed(&mut stream).unwrap();
+            write_framed(&mut stream, &public(&packet)).unwrap();
+        }
+    });
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let client = Client::new(address, 1, 9);
+    assert_eq!(summary(&client.ask("big.example.com", "A")), "93.184.216.34");
+    let mut stream = connect(address, 1, 9);
+    write_framed(&mut stream, &question("bigger.example.com", 1, None)).unwrap();
+    let answer = Message::from_vec(&read_framed(&mut stream).unwrap()).unwrap();
+    assert_eq!(summary(&answer), "93.184.216.34");
+}
+
+#[test]
+fn a_service_that_is_a_name_outside_is_followed_there() {
+    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let (server, address) = open(config());
+    let client = Client::new(address, 1, 9);
+    let name = "outside.shop.svc.cluster.local";
+    assert_eq!(summary(&client.ask(name, "A")), "www.example.com.", "without upstreams");
+    forward(&server, &[upstream.address]);
+    for _ in 0..2 {
+        assert_eq!(summary(&client.ask(name, "A")), "93.184.216.34; www.example.com.");
+    }
+    assert_eq!(upstream.asked(), 1);
+}

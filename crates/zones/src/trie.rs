@@ -1,0 +1,257 @@
+//! A map that shares what did not change: a hash trie of 32-way branches.
+//!
+//! Its rule: a clone costs nothing, and a change copies only the few branches on its way, so that
+//! the clone that is being asked is never disturbed. The hash is keyed: a tenant cannot choose
+//! names that meet.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// What can be kept in a [`Trie`]: it knows the bytes by which it is found.
+pub(crate) trait Entry {
+    /// The bytes.
+    fn key(&self) -> &[u8];
+}
+
+/// The map.
+#[derive(Debug)]
+pub(crate) struct Trie<V> {
+    root: Arc<Branch<V>>,
+    len: usize,
+    seed: RandomState,
+}
+
+#[derive(Debug)]
+struct Branch<V> {
+    present: u32,
+    slots: Vec<Slot<V>>,
+}
+
+#[derive(Debug)]
+enum Slot<V> {
+    Branch(Arc<Branch<V>>),
+    Leaf(Arc<V>),
+}
+
+/// The branches that lead to a key, five bits of its hash at a time; a new hash when they end.
+struct Path<'a> {
+    seed: &'a RandomState,
+    key: &'a [u8],
+    bits: u64,
+    left: u8,
+    round: u8,
+}
+
+impl<'a> Path<'a> {
+    fn of(seed: &'a RandomState, key: &'a [u8]) -> Self {
+        Path { seed, key, bits: 0, left: 0, round: 0 }
+    }
+
+    fn step(&mut self) -> u32 {
+        if self.left == 0 {
+            self.bits = self.seed.hash_one((self.round, self.key));
+            self.round = self.round.wrapping_add(1);
+            self.left = 12;
+        }
+        let index = (self.bits & 31) as u32;
+        self.bits >>= 5;
+        self.left -= 1;
+        index
+    }
+
+    fn after(mut self, steps: usize) -> Self {
+        (0..steps).for_each(|_| {
+            self.step();
+        });
+        self
+    }
+}
+
+impl<V> Clone for Slot<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Slot::Branch(branch) => Slot::Branch(branch.clone()),
+            Slot::Leaf(value) => Slot::Leaf(value.clone()),
+        }
+    }
+}
+
+impl<V> Clone for Branch<V> {
+    fn clone(&self) -> Self {
+        Branch { present: self.present, slots: self.slots.clone() }
+    }
+}
+
+impl<V> Branch<V> {
+    fn empty() -> Self {
+        Branch { present: 0, slots: vec![] }
+    }
+
+    fn place(&self, index: u32) -> (bool, usize) {
+        let bit = 1 << index;
+        (self.present & bit != 0, (self.present & (bit - 1)).count_ones() as usize)
+    }
+
+    fn at(&self, index: u32) -> Option<&Slot<V>> {
+        let (present, place) = self.place(index);
+        if present { self.slots.get(place) } else { None }
+    }
+
+    fn put(&mut self, index: u32, slot: Slot<V>) {
+        let (present, place) = self.place(index);
+        if present {
+            self.slots[place] = slot;
+        } else {
+            self.slots.reserve_exact(1);
+            self.slots.insert(place, slot);
+            self.present |= 1 << index;
+        }
+    }
+
+    fn take(&mut self, index: u32) -> Option<Slot<V>> {
+        let (present, place) = self.place(index);
+        self.present &= !(1 << index);
+        present.then(|| self.slots.remove(place))
+    }
+
+    fn only_leaf(&self) -> Option<Arc<V>> {
+        match self.slots.as_slice() {
+            [Slot::Leaf(value)] => Some(value.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl<V> Clone for Trie<V> {
+    fn clone(&self) -> Self {
+        Trie { root: self.root.clone(), len: self.len, seed: self.seed.clone() }
+    }
+}
+
+impl<V: Entry> Trie<V> {
+    pub(crate) fn new() -> Self {
+        Trie { root: Arc::new(Branch::empty()), len: 0, seed: RandomState::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
+        let mut path = Path::of(&self.seed, key);
+        let mut branch = &self.root;
+        loop {
+            match branch.at(path.step())? {
+                Slot::Branch(next) => branch = next,
+                Slot::Leaf(value) => return (value.key() == key).then_some(value),
+            }
+        }
+    }
+
+    /// Puts a value in, and gives back the one that had its key.
+    pub(crate) fn insert(&mut self, value: V) -> Option<Arc<V>> {
+        let value = Arc::new(value);
+        let mut path = Path::of(&self.seed, value.key());
+        let old = insert(&mut self.root, &value, &mut path, 1);
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Arc<V>> {
+        self.get(key)?;
+        let removed = remove(&mut self.root, &mut Path::of(&self.seed, key));
+        self.len -= usize::from(removed.is_some());
+        removed
+    }
+}
+
+fn insert<V: Entry>(
+    branch: &mut Arc<Branch<V>>,
+    value: &Arc<V>,
+    path: &mut Path<'_>,
+    depth: usize,
+) -> Option<Arc<V>> {
+    let branch = Arc::make_mut(branch);
+    let index = path.step();
+    let (present, place) = branch.place(index);
+    if !present {
+        branch.put(index, Slot::Leaf(value.clone()));
+        return None;
+    }
+    match &mut branch.slots[place] {
+        Slot::Branch(next) => insert(next, value, path, depth + 1),
+        Slot::Leaf(leaf) if leaf.key() == value.key() => {
+            Some(std::mem::replace(leaf, value.clone()))
+        }
+        Slot::Leaf(other) => {
+            let mut below = Arc::new(Branch::empty());
+            let mut its_path = Path::of(path.seed, other.key()).after(depth);
+            insert(&mut below, other, &mut its_path, depth + 1);
+            insert(&mut below, value, path, depth + 1);
+            branch.put(index, Slot::Branch(below));
+            None
+        }
+    }
+}
+
+fn remove<V>(branch: &mut Arc<Branch<V>>, path: &mut Path<'_>) -> Option<Arc<V>> {
+    let branch = Arc::make_mut(branch);
+    let index = path.step();
+    match branch.take(index)? {
+        Slot::Leaf(value) => Some(value),
+        Slot::Branch(mut below) => {
+            let removed = remove(&mut below, path);
+            let slot = below.only_leaf().map_or(Slot::Branch(below), Slot::Leaf);
+            branch.put(index, slot);
+            removed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Entry for (Vec<u8>, u32) {
+        fn key(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_an_ordinary_map_holds(
+            steps in prop::collection::vec((any::<bool>(), any::<u8>(), any::<u32>()), 1..600),
+        ) {
+            let (mut trie, mut map) = (Trie::new(), BTreeMap::new());
+            for (put, key, value) in steps {
+                let key = vec![key];
+                if put {
+                    let old = trie.insert((key.clone(), value)).map(|old| old.1);
+                    prop_assert_eq!(old, map.insert(key, value));
+                } else {
+                    let old = trie.remove(&key).map(|old| old.1);
+                    prop_assert_eq!(old, map.remove(&key));
+                }
+                prop_assert_eq!(trie.len(), map.len());
+            }
+            for key in 0..=255u8 {
+                prop_assert_eq!(trie.get(&[key]).map(|found| found.1), map.get(&vec![key]).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn a_clone_is_not_disturbed_by_what_comes_later() {
+        let mut trie = Trie::new();
+        (0..5_000u32).for_each(|n| assert!(trie.insert((n.to_be_bytes().to_vec(), n)).is_none()));
+        let before = trie.clone();
+        (0..5_000u32).for_each(|n| assert!(trie.remove(&n.to_be_bytes()).is_some()));
+        assert_eq!((trie.len(), before.len()), (0, 5_000));
+        assert!((0..5_000u32).all(|n| before.get(&n.to_be_bytes()).is_some_and(|it| it.1 == n)));
+    }
+}
