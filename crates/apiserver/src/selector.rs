@@ -52,6 +52,33 @@ impl Selector {
         Ok(Selector { labels: parse_labels(labels)?, fields })
     }
 
+    /// Objects that have all of these labels, as services select pods.
+    pub(crate) fn of_labels(labels: &Value) -> Selector {
+        let wanted = labels.as_object().into_iter().flatten().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In(vec![value.as_str().unwrap_or("").to_owned()]),
+        });
+        Selector { labels: wanted.collect(), fields: Vec::new() }
+    }
+
+    /// The selector of a workload: labels and expressions.
+    pub(crate) fn of_workload(selector: &Value) -> Selector {
+        let mut made = Selector::of_labels(&selector["matchLabels"]);
+        let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+        made.labels.extend(expressions.map(|expression| {
+            let values = expression["values"].as_array().into_iter().flatten();
+            let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
+            let operator = match object::text(expression, "operator") {
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::Missing,
+                "NotIn" => Operator::NotIn(values),
+                _ => Operator::In(values),
+            };
+            Requirement { key: object::text(expression, "key").to_owned(), operator }
+        }));
+        made
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -285,6 +312,17 @@ mod tests {
         for text in ["app=db", "!app", "gone", "app notin (web)", "app=web,tier=3", "tier>2"] {
             assert!(!holds(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_workload_selects_by_labels_and_expressions() {
+        let holds = |selector: Value| Selector::of_workload(&selector).matches(&pod());
+        assert!(holds(json!({"matchLabels": {"app": "web"}})));
+        assert!(!holds(json!({"matchLabels": {"app": "db"}})));
+        let term = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
+        assert!(holds(term("In", json!(["1", "2"]))) && !holds(term("In", json!(["1"]))));
+        assert!(holds(term("NotIn", json!(["1"]))) && !holds(term("NotIn", json!(["2"]))));
+        assert!(holds(term("Exists", json!([]))) && !holds(term("DoesNotExist", json!([]))));
     }
 
     #[test]

@@ -65,6 +65,18 @@ pub(crate) fn prepare(target: &Target, mut object: Value) -> Result<Value, Failu
     Ok(object)
 }
 
+/// Creates an object that the server itself wrote.
+pub(crate) fn create_own(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    object: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Stored>, Failure> {
+    let mut object = prepare(target, object)?;
+    note_creation(target, &mut object, options);
+    Api::create_in(tx, target, object, options)
+}
+
 /// Notes who created the object. What the server filled in counts as the writer's, too.
 fn note_creation(target: &Target, object: &mut Value, options: &WriteOptions) {
     object::metadata_mut(object).remove("managedFields");
