@@ -107,6 +107,15 @@ impl Requirement {
     }
 }
 
+impl Operator {
+    fn values(&self) -> &[String] {
+        match self {
+            Operator::In(values) | Operator::NotIn(values) => values,
+            Operator::Exists | Operator::Missing | Operator::Greater(_) | Operator::Less(_) => &[],
+        }
+    }
+}
+
 impl FieldTerm {
     fn matches(&self, object: &Value) -> bool {
         (field_text(object, &self.path) == self.value) == self.equal
@@ -226,6 +235,12 @@ fn parse_requirement(term: &str) -> Result<Requirement, Failure> {
              validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )));
     }
+    if let Some(value) = operator.values().iter().find(|value| !is_label_value(value)) {
+        let odd = value.chars().find(|c| !is_inner(*c)).unwrap_or('-');
+        return Err(Failure::bad_request(format!(
+            "unable to parse requirement: found '{odd}', expected: identifier"
+        )));
+    }
     Ok(Requirement { key: key.to_owned(), operator })
 }
 
@@ -261,6 +276,18 @@ fn split_set(term: &str) -> Option<(&str, Operator)> {
         "notin" => Some((key, Operator::NotIn(values))),
         _ => None,
     }
+}
+
+fn is_inner(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+fn is_label_value(value: &str) -> bool {
+    let outer = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    value.len() <= 63
+        && value.chars().all(is_inner)
+        && outer(value.chars().next())
+        && outer(value.chars().last())
 }
 
 fn is_label_key(key: &str) -> bool {
@@ -341,7 +368,7 @@ mod tests {
             (refused.code, refused.message.as_str()),
             (400, "field label not supported: spec.colour")
         );
-        for labels in ["a in b", "-x=1", "a in (b"] {
+        for labels in ["a in b", "-x=1", "a in (b", "a===b", "a=b!c"] {
             assert_eq!(selector(labels, "").unwrap_err().code, 400, "{labels}");
         }
     }

@@ -20,7 +20,7 @@ impl Api {
         body: Value,
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
-        let (object, warnings) = intake::take(target, body, options.field_validation)?;
+        let (object, warnings) = intake::take(target, body, options)?;
         let mut object = prepare(target, object)?;
         note_creation(target, &mut object, options);
         let (target, options) = (target.clone(), options.clone());

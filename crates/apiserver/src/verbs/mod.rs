@@ -52,6 +52,8 @@ pub(crate) struct WriteOptions {
     pub(crate) names_manager: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
+    /// Complaints about fields that the body says more than once.
+    pub(crate) doubled: Vec<String>,
 }
 
 /// What a write led to.
