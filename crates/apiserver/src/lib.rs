@@ -6,9 +6,11 @@
 //! no admission webhooks, and converts between versions of a kind by name only.
 //!
 //! Requests pass `http` (paths and headers) → `verbs` (what is done) → `store` (one transaction).
-//! `schema`, `patch`, `selector`, `table` and `kinds` are pure; `lifecycle` acts on its own.
+//! `schema`, `patch`, `selector`, `table` and `kinds` are pure; `lifecycle` and
+//! `controllers` act on their own.
 
 mod clock;
+mod controllers;
 mod failure;
 mod http;
 mod kinds;

@@ -52,6 +52,33 @@ impl Selector {
         Ok(Selector { labels: parse_labels(labels)?, fields })
     }
 
+    /// Objects that have all of these labels, as services select pods.
+    pub(crate) fn of_labels(labels: &Value) -> Selector {
+        let wanted = labels.as_object().into_iter().flatten().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In(vec![value.as_str().unwrap_or("").to_owned()]),
+        });
+        Selector { labels: wanted.collect(), fields: Vec::new() }
+    }
+
+    /// The selector of a workload: labels and expressions.
+    pub(crate) fn of_workload(selector: &Value) -> Selector {
+        let mut made = Selector::of_labels(&selector["matchLabels"]);
+        let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+        made.labels.extend(expressions.map(|expression| {
+            let values = expression["values"].as_array().into_iter().flatten();
+            let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
+            let operator = match object::text(expression, "operator") {
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::Missing,
+                "NotIn" => Operator::NotIn(values),
+                _ => Operator::In(values),
+            };
+            Requirement { key: object::text(expression, "key").to_owned(), operator }
+        }));
+        made
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -76,6 +103,15 @@ impl Requirement {
             Operator::NotIn(values) => value.is_none_or(|v| values.iter().all(|w| w != v)),
             Operator::Greater(limit) => number().is_some_and(|n| n > *limit),
             Operator::Less(limit) => number().is_some_and(|n| n < *limit),
+        }
+    }
+}
+
+impl Operator {
+    fn values(&self) -> &[String] {
+        match self {
+            Operator::In(values) | Operator::NotIn(values) => values,
+            Operator::Exists | Operator::Missing | Operator::Greater(_) | Operator::Less(_) => &[],
         }
     }
 }
@@ -199,6 +235,12 @@ fn parse_requirement(term: &str) -> Result<Requirement, Failure> {
              validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
         )));
     }
+    if let Some(value) = operator.values().iter().find(|value| !is_label_value(value)) {
+        let odd = value.chars().find(|c| !is_inner(*c)).unwrap_or('-');
+        return Err(Failure::bad_request(format!(
+            "unable to parse requirement: found '{odd}', expected: identifier"
+        )));
+    }
     Ok(Requirement { key: key.to_owned(), operator })
 }
 
@@ -234,6 +276,18 @@ fn split_set(term: &str) -> Option<(&str, Operator)> {
         "notin" => Some((key, Operator::NotIn(values))),
         _ => None,
     }
+}
+
+fn is_inner(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+fn is_label_value(value: &str) -> bool {
+    let outer = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    value.len() <= 63
+        && value.chars().all(is_inner)
+        && outer(value.chars().next())
+        && outer(value.chars().last())
 }
 
 fn is_label_key(key: &str) -> bool {
@@ -288,6 +342,17 @@ mod tests {
     }
 
     #[test]
+    fn a_workload_selects_by_labels_and_expressions() {
+        let holds = |selector: Value| Selector::of_workload(&selector).matches(&pod());
+        assert!(holds(json!({"matchLabels": {"app": "web"}})));
+        assert!(!holds(json!({"matchLabels": {"app": "db"}})));
+        let term = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
+        assert!(holds(term("In", json!(["1", "2"]))) && !holds(term("In", json!(["1"]))));
+        assert!(holds(term("NotIn", json!(["1"]))) && !holds(term("NotIn", json!(["2"]))));
+        assert!(holds(term("Exists", json!([]))) && !holds(term("DoesNotExist", json!([]))));
+    }
+
+    #[test]
     fn field_terms_read_the_fields_that_pods_offer() {
         let holds = |text: &str| selector("", text).unwrap().matches(&pod());
         assert!(holds("spec.nodeName=n1,status.phase!=Failed"));
@@ -303,7 +368,7 @@ mod tests {
             (refused.code, refused.message.as_str()),
             (400, "field label not supported: spec.colour")
         );
-        for labels in ["a in b", "-x=1", "a in (b"] {
+        for labels in ["a in b", "-x=1", "a in (b", "a===b", "a=b!c"] {
             assert_eq!(selector(labels, "").unwrap_err().code, 400, "{labels}");
         }
     }

@@ -1,5 +1,6 @@
 //! The server as others hold it: opened from a configuration, then served on any listeners.
 
+use crate::controllers;
 use crate::http;
 use crate::lifecycle;
 use crate::registry::Registry;
@@ -40,14 +41,16 @@ pub enum ApiError {
     Listen { address: String, source: std::io::Error },
 }
 
+type Changes = UnboundedReceiver<Arc<Change>>;
+
 /// The embedded API; clones are handles to the same one.
 #[derive(Clone)]
 pub struct ApiServer {
     api: Api,
     certificates: Certificates,
     tls: Arc<rustls::ServerConfig>,
-    /// Taken by whoever serves first: one is enough to clean up.
-    changes: Arc<Mutex<Option<UnboundedReceiver<Arc<Change>>>>>,
+    /// Taken by whoever serves first: one is enough to clean up and to keep the replicas.
+    changes: Arc<Mutex<Option<[Changes; 2]>>>,
 }
 
 impl ApiServer {
@@ -83,15 +86,15 @@ impl ApiServer {
             tasks.spawn(http::serve(self.api.clone(), listener, tls, stopped.clone()));
         }
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let janitor =
-            changes.map(|changes| tokio::spawn(lifecycle::clean_up(self.api.clone(), changes)));
+        let mut own_work = JoinSet::new();
+        if let Some([to_clean, to_control]) = changes {
+            own_work.spawn(lifecycle::clean_up(self.api.clone(), to_clean));
+            own_work.spawn(controllers::run(self.api.clone(), to_control));
+        }
         shutdown.await;
         stop.send_replace(true);
         tasks.join_all().await;
-        if let Some(janitor) = janitor {
-            janitor.abort();
-            let _ = janitor.await;
-        }
+        own_work.shutdown().await;
         Ok(())
     }
 

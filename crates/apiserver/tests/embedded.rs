@@ -5,15 +5,19 @@
 use atoll_apiserver::{ApiConfig, ApiServer};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::api::{PostParams, WatchEvent, WatchParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -176,11 +180,19 @@ fn serves_until_it_is_killed() {
     runtime.block_on(server.serve(vec![listener], std::future::pending())).unwrap();
 }
 
+/// How many writes are answered before each kill: from a server that has barely begun to one in
+/// full swing.
+const KILLED_AFTER: [usize; 6] = [1, 3, 20, 60, 7, 120];
+
+/// What is known of each object: its value, or that it is gone. Of the one whose request got no
+/// answer nothing is known.
+type Known = BTreeMap<String, Option<String>>;
+
 #[tokio::test]
 async fn what_was_answered_survives_a_kill_at_any_moment() {
     let dir = tempfile::tempdir().unwrap();
-    let mut answered: Vec<String> = Vec::new();
-    for round in 0..3 {
+    let mut known = Known::new();
+    for (round, killed_after) in KILLED_AFTER.into_iter().enumerate() {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "serves_until_it_is_killed", "--ignored", "--nocapture"])
             .env("EMBEDDED_DIR", dir.path())
@@ -192,40 +204,59 @@ async fn what_was_answered_survives_a_kill_at_any_moment() {
         assert!(said.map_while(Result::ok).any(|line| line == "serving"), "the server ended");
         let kubeconfig = Kubeconfig::read_from(dir.path().join("kubeconfig")).unwrap();
         let maps: Api<ConfigMap> = Api::namespaced(client(kubeconfig).await, "default");
-        for name in &answered {
-            maps.get(name).await.unwrap_or_else(|error| panic!("{name} is lost: {error}"));
+        check(&maps, &known).await;
+        let answered = Arc::new(AtomicUsize::new(0));
+        let writers: Vec<_> = (0..8)
+            .map(|w| tokio::spawn(write(maps.clone(), format!("r{round}-w{w}"), answered.clone())))
+            .collect();
+        while answered.load(Ordering::Relaxed) < killed_after {
+            tokio::task::yield_now().await;
         }
-        let writers: Vec<_> = (0..8).map(|w| tokio::spawn(write(maps.clone(), round, w))).collect();
-        until_written(&maps, round).await;
         process.kill().unwrap();
         process.wait().unwrap();
         for writer in writers {
-            answered.extend(writer.await.unwrap());
+            known.extend(writer.await.unwrap());
         }
     }
-    assert!(answered.len() > 60, "only {} writes were answered", answered.len());
+    let kept = known.values().filter(|value| value.is_some()).count();
+    let gone = known.len() - kept;
+    assert!(kept > 10 && gone > 5, "too little was answered: {kept} kept, {gone} gone");
 }
 
-/// Creates objects until the server is gone; returns those that were answered.
-async fn write(maps: Api<ConfigMap>, round: usize, writer: usize) -> Vec<String> {
-    let mut answered = Vec::new();
+async fn check(maps: &Api<ConfigMap>, known: &Known) {
+    let found = maps.list(&ListParams::default()).await.unwrap().items.into_iter();
+    let found: BTreeMap<String, String> = found
+        .map(|map| (map.name_any(), map.data.unwrap_or_default().remove("v").unwrap_or_default()))
+        .collect();
+    for (name, value) in known {
+        assert_eq!(found.get(name), value.as_ref(), "{name} is not as it was answered");
+    }
+}
+
+/// Creates, changes and deletes objects until the server is gone.
+async fn write(maps: Api<ConfigMap>, stem: String, answered: Arc<AtomicUsize>) -> Known {
+    let mut known = Known::new();
     for number in 0.. {
-        let name = format!("r{round}-w{writer}-{number}");
+        let name = format!("{stem}-{number}");
         if maps.create(&PostParams::default(), &config_map(&name)).await.is_err() {
             break;
         }
-        answered.push(name);
-    }
-    answered
-}
-
-/// Waits until the writers of a round are well under way.
-async fn until_written(maps: &Api<ConfigMap>, round: usize) {
-    let prefix = format!("r{round}-");
-    loop {
-        let list = maps.list(&ListParams::default()).await.unwrap();
-        if list.iter().filter(|map| map.name_any().starts_with(&prefix)).count() > 40 {
-            return;
+        answered.fetch_add(1, Ordering::Relaxed);
+        let change = Patch::Merge(json!({"data": {"v": name}}));
+        if maps.patch(&name, &PatchParams::default(), &change).await.is_err() {
+            break;
         }
+        answered.fetch_add(1, Ordering::Relaxed);
+        known.insert(name.clone(), Some(name.clone()));
+        if number % 2 == 1 {
+            continue;
+        }
+        known.remove(&name);
+        if maps.delete(&name, &DeleteParams::default()).await.is_err() {
+            break;
+        }
+        answered.fetch_add(1, Ordering::Relaxed);
+        known.insert(name, None);
     }
+    known
 }

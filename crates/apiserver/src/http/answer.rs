@@ -129,8 +129,11 @@ fn enclose(
         Value::from(kind),
         Value::from(api_version)
     );
-    let mut body = BytesMut::from(head.as_bytes());
-    for (index, item) in items.enumerate() {
+    let items: Vec<Bytes> = items.collect();
+    let size = head.len() + items.iter().map(|item| item.len() + 1).sum::<usize>() + 3;
+    let mut body = BytesMut::with_capacity(size);
+    body.put_slice(head.as_bytes());
+    for (index, item) in items.into_iter().enumerate() {
         if index > 0 {
             body.put_u8(b',');
         }

@@ -2,10 +2,12 @@
 
 use super::accept::{self, Form};
 use super::answer::{self, Style};
+use super::body::{self, Read};
 use super::query::Query;
 use super::route::{ObjectPath, Route, route};
 use super::{discovery, openapi, protobuf};
 use crate::failure::Failure;
+use crate::object::text;
 use crate::patch::Patch;
 use crate::seeds::{self, Redirected};
 use crate::store::{Key, Stored};
@@ -174,8 +176,8 @@ impl Call<'_> {
                 if self.target.resource.namespaced && self.target.namespace.is_empty() {
                     return Err(Failure::method_not_allowed());
                 }
-                let object = self.read(body)?;
-                let written = self.api.create(&self.target, object, &self.options()?).await?;
+                let (object, options) = self.read_write(body)?;
+                let written = self.api.create(&self.target, object, &options).await?;
                 Ok(self.written(&written))
             }
             Method::DELETE => {
@@ -198,8 +200,8 @@ impl Call<'_> {
                 Ok(answer::object(200, &self.target, &stored, self.style))
             }
             Method::PUT => {
-                let object = self.read(body)?;
-                let written = self.api.update(&self.target, object, &self.options()?).await?;
+                let (object, options) = self.read_write(body)?;
+                let written = self.api.update(&self.target, object, &options).await?;
                 Ok(self.written(&written))
             }
             Method::PATCH => {
@@ -280,18 +282,29 @@ impl Call<'_> {
         answer::with_warnings(response, &warnings)
     }
 
+    /// The object in the body, and the options of writing it.
+    fn read_write(&self, body: &Bytes) -> Result<(Value, WriteOptions), Failure> {
+        let read = self.read_whole(body)?;
+        let options = WriteOptions { doubled: read.doubled, ..self.options()? };
+        Ok((read.value, options))
+    }
+
     /// The object in the body.
     fn read(&self, body: &Bytes) -> Result<Value, Failure> {
+        self.read_whole(body).map(|read| read.value)
+    }
+
+    fn read_whole(&self, body: &Bytes) -> Result<Read, Failure> {
         match self.media.as_str() {
             "application/json" | "" => {
-                serde_json::from_slice(body).map_err(|error| self.unrecognized("json", &error))
+                body::json(body).map_err(|error| self.unrecognized("json", &error))
             }
             "application/yaml" => {
-                serde_yaml_ng::from_slice(body).map_err(|error| self.unrecognized("yaml", &error))
+                body::yaml(body).map_err(|error| self.unrecognized("yaml", &error))
             }
-            "application/vnd.kubernetes.protobuf" => {
-                protobuf::read(body).map_err(|why| self.unrecognized("protobuf", &why))
-            }
+            "application/vnd.kubernetes.protobuf" => protobuf::read(body)
+                .map(|value| Read { value, doubled: Vec::new() })
+                .map_err(|why| self.unrecognized("protobuf", &why)),
             _ => Err(Failure::unsupported_media(BODY_TYPES)),
         }
     }
@@ -304,8 +317,38 @@ impl Call<'_> {
         ))
     }
 
-    /// The options in the body of a deletion, which may be missing.
+    /// The options in the body of a deletion, which may be missing. The real API does not call
+    /// bad ones a bad request.
     fn read_options(&self, body: &Bytes) -> Result<Value, Failure> {
-        if body.is_empty() { Ok(Value::Null) } else { self.read(body) }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        let options = self.read(body).map_err(|failure| match failure.code {
+            400 => Failure::unexplained(from_parser(&failure.message)),
+            _ => failure,
+        })?;
+        check_options(&options)?;
+        Ok(options)
+    }
+}
+
+/// What a parser said, without what it was to read.
+fn from_parser(message: &str) -> &str {
+    message.find("couldn't get version/kind").map_or(message, |start| &message[start..])
+}
+
+fn check_options(options: &Value) -> Result<(), Failure> {
+    let (kind, version) = (text(options, "kind"), text(options, "apiVersion"));
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(Failure::unexplained(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme of deletions"
+        )));
+    }
+    match options.get("gracePeriodSeconds") {
+        None | Some(Value::Null | Value::Number(_)) => Ok(()),
+        Some(_) => Err(Failure::unexplained(
+            "json: cannot unmarshal this into Go struct field DeleteOptions.gracePeriodSeconds of \
+             type int64",
+        )),
     }
 }

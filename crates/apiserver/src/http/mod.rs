@@ -5,6 +5,7 @@
 
 mod accept;
 mod answer;
+mod body;
 mod connection;
 mod discovery;
 mod handle;

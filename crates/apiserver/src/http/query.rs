@@ -34,7 +34,7 @@ impl Query {
         matches!(self.get(name), "true" | "1" | "True")
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+    fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
         match self.get(name) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
@@ -64,7 +64,7 @@ impl Query {
         }
         Ok(ListOptions {
             selector: self.selector(target)?,
-            limit: self.number("limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            limit: self.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             continue_token: self.get("continue").to_owned(),
             resource_version: self.get("resourceVersion").to_owned(),
             version_match: self.get("resourceVersionMatch").to_owned(),
@@ -72,7 +72,7 @@ impl Query {
     }
 
     pub(super) fn watch(&self, target: &Target) -> Result<WatchOptions, Failure> {
-        let timeout = self.number("timeoutSeconds")?.map(Duration::from_secs);
+        let timeout = self.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok());
         let initial_events = self.is_true("sendInitialEvents");
         if initial_events && self.get("resourceVersionMatch") != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
@@ -84,7 +84,7 @@ impl Query {
             resource_version: self.get("resourceVersion").to_owned(),
             bookmarks: self.is_true("allowWatchBookmarks"),
             initial_events,
-            timeout: timeout.unwrap_or(LONGEST_WATCH),
+            timeout: timeout.map_or(LONGEST_WATCH, Duration::from_secs),
         })
     }
 
@@ -97,6 +97,7 @@ impl Query {
             names_manager: !named.is_empty(),
             field_validation: self.field_validation(target)?,
             force: self.is_true("force"),
+            doubled: Vec::new(),
         })
     }
 
@@ -139,7 +140,7 @@ impl Query {
             return Err(Failure::bad_option("DeleteOptions", cause));
         }
         let grace = match self.number("gracePeriodSeconds")? {
-            Some(seconds) => i64::try_from(seconds).ok(),
+            Some(seconds) => Some(seconds),
             None => body.get("gracePeriodSeconds").and_then(Value::as_i64),
         };
         let dry_in_body =

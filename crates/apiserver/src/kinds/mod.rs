@@ -69,6 +69,8 @@ pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>)
         ("", "pods") => pod::validate(object, old),
         ("", "services") => service::validate(object, old),
         ("apiextensions.k8s.io", _) => crd::validate(object, old),
+        ("apps", _) => workload::validate(object, old),
+        ("discovery.k8s.io", "endpointslices") => workload::validate_slice(object),
         _ => Vec::new(),
     });
     causes

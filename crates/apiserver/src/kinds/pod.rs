@@ -97,15 +97,21 @@ fn qos_class(pod: &Value) -> &'static str {
 
 /// Rules on top of the schema: containers exist, and a running pod keeps its spec.
 pub(super) fn validate(pod: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = containers_causes(pod, "spec.containers");
+    causes.extend(old.and_then(|old| changed_spec(pod, old)));
+    causes
+}
+
+/// Complaints about the containers at a path, of a pod or of a template.
+pub(super) fn containers_causes(object: &Value, path: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let containers = at(pod, "spec.containers").and_then(Value::as_array);
+    let containers = at(object, path).and_then(Value::as_array);
     if containers.is_none_or(Vec::is_empty) {
-        causes.push(Cause::required("spec.containers", ""));
+        causes.push(Cause::required(path, ""));
     }
     for (index, container) in containers.into_iter().flatten().enumerate() {
-        causes.extend(container_causes(container, &format!("spec.containers[{index}]")));
+        causes.extend(container_causes(container, &format!("{path}[{index}]")));
     }
-    causes.extend(old.and_then(|old| changed_spec(pod, old)));
     causes
 }
 

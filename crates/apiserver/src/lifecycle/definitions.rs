@@ -11,28 +11,35 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Takes over what the store holds and follows what changes.
-/// The changes themselves come out of the receiver.
-pub(crate) fn follow(api: &Api) -> UnboundedReceiver<Arc<Change>> {
-    let (changes, receiver) = unbounded_channel();
+/// The changes themselves come out of each receiver.
+pub(crate) fn follow<const N: usize>(api: &Api) -> [UnboundedReceiver<Arc<Change>>; N] {
+    let mut changes = Vec::new();
+    let receivers = std::array::from_fn(|_| {
+        let (sender, receiver) = unbounded_channel();
+        changes.push(sender);
+        receiver
+    });
     let follower = Follower { registry: api.registry.clone(), changes };
     {
         let state = api.store.read();
         state.list(CRDS, "").for_each(|stored| follower.register(&stored.value));
     }
     api.store.observe(Box::new(move |changes| changes.iter().for_each(|c| follower.note(c))));
-    receiver
+    receivers
 }
 
 /// What follows; it must not hold the store, which holds it.
 struct Follower {
     registry: Registry,
-    changes: UnboundedSender<Arc<Change>>,
+    changes: Vec<UnboundedSender<Arc<Change>>>,
 }
 
 impl Follower {
     fn note(&self, change: &Arc<Change>) {
-        // Without a receiver nobody cleans up, which is so while the server ends.
-        let _ = self.changes.send(Arc::clone(change));
+        for receiver in &self.changes {
+            // Without a receiver nobody cleans up, which is so while the server ends.
+            let _ = receiver.send(Arc::clone(change));
+        }
         match (&*change.object.key.collection, change.is_deletion()) {
             (CRDS, false) => self.register(&change.object.value),
             (CRDS, true) => self.forget(&change.object.value),

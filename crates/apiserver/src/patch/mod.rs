@@ -29,9 +29,7 @@ impl Patch {
     /// Reads the body according to its media type.
     pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Patch, Failure> {
         match media_type {
-            "application/json-patch+json" => serde_json::from_slice(body)
-                .map(Patch::Json)
-                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}"))),
+            "application/json-patch+json" => operations(body).map(Patch::Json),
             "application/merge-patch+json" => object(body).map(Patch::Merge),
             "application/strategic-merge-patch+json" => object(body).map(Patch::Strategic),
             "application/apply-patch+yaml" | "application/apply-patch+json" => {
@@ -56,6 +54,16 @@ impl Patch {
     }
 }
 
+/// A list of operations; one that does not exist is invalid, anything else no patch.
+fn operations(body: &[u8]) -> Result<json_patch::Patch, Failure> {
+    let unread =
+        |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
+    let listed: Vec<serde_json::Map<String, Value>> =
+        serde_json::from_slice(body).map_err(unread)?;
+    let listed = listed.into_iter().map(Value::Object).collect();
+    serde_json::from_value(Value::Array(listed)).map_err(|error| rejected(&error))
+}
+
 /// Operations in order. Kubernetes takes a missing field for null in tests, as finalizers of
 /// controllers rely on.
 fn apply_json(patched: &mut Value, patch: &json_patch::Patch) -> Result<(), Failure> {
@@ -64,15 +72,15 @@ fn apply_json(patched: &mut Value, patch: &json_patch::Patch) -> Result<(), Fail
             if test.value.is_null() && patched.pointer(test.path.as_str()).is_none());
         if !tests_absence {
             let one = std::slice::from_ref(operation);
-            json_patch::patch(patched, one).map_err(|error| json_failure(&error))?;
+            json_patch::patch(patched, one).map_err(|error| rejected(&error))?;
         }
     }
     Ok(())
 }
 
-/// A failed test or path is the patch's fault, but about a well-formed request. The real API does
+/// A failed test, path or operation is the patch's fault, but about a well-formed request. The real API does
 /// not say which operation failed; the log does.
-fn json_failure(error: &json_patch::PatchError) -> Failure {
+fn rejected(error: &dyn std::error::Error) -> Failure {
     tracing::debug!(%error, "a JSON patch does not fit its object");
     let message = "the server rejected our request due to an error in our request";
     let mut failure = Failure::bad_request(message);

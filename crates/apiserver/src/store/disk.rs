@@ -2,9 +2,11 @@
 //! A file from a newer format, or one that does not read back whole, is refused with a sentence.
 
 use super::{Change, Key, Stored};
+use crate::object;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,10 +35,8 @@ pub enum StoreError {
          use a newer program or move the file away to start empty"
     )]
     Newer { path: PathBuf, found: u64 },
-    #[error(
-        "the object store {path} is damaged at {at}: {source}; move the file away to start empty"
-    )]
-    Damaged { path: PathBuf, at: String, source: serde_json::Error },
+    #[error("the object store {path} is damaged at {at}: {why}; move the file away to start empty")]
+    Damaged { path: PathBuf, at: String, why: String },
 }
 
 /// An object as it is on disk: place, revision, JSON.
@@ -55,13 +55,18 @@ pub(super) struct Content {
 }
 
 impl Disk {
+    /// Opens or makes the file. What was not written whole, or changed since, is refused: every
+    /// page is checked before any is believed.
     pub(super) fn open(path: &Path) -> Result<Disk, StoreError> {
         let refused =
             |source: redb::Error| StoreError::Open { path: path.into(), source: source.into() };
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|e| refused(e.into()))?;
+        let mut database = guarded(path, || {
+            let builder = Database::builder().set_cache_size(CACHE_BYTES).create(path);
+            builder.map_err(|error| refused(error.into()))
+        })?;
+        if !guarded(path, || database.check_integrity().map_err(|error| refused(error.into())))? {
+            return Err(damaged(path, "its pages", "they do not match their checksums"));
+        }
         let format = prepare(&database).map_err(refused)?;
         if format > FORMAT_VERSION {
             return Err(StoreError::Newer { path: path.into(), found: format });
@@ -75,9 +80,9 @@ impl Disk {
             path: self.path.clone(),
             source: source.into(),
         };
-        let (revision, rows) = self.rows().map_err(refused)?;
-        let objects = rows.into_iter().map(|row| self.parse(row)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Content { revision, objects })
+        let (revision, rows) = guarded(&self.path, || self.rows().map_err(refused))?;
+        let parsed = rows.into_iter().map(|row| self.parse(row, revision));
+        Ok(Content { revision, objects: parsed.collect::<Result<Vec<_>, _>>()? })
     }
 
     fn rows(&self) -> Result<(u64, Vec<Row>), redb::Error> {
@@ -95,12 +100,20 @@ impl Disk {
         Ok((revision, rows))
     }
 
-    fn parse(&self, (key, revision, json): Row) -> Result<Stored, StoreError> {
-        let value: Value = serde_json::from_slice(&json).map_err(|source| StoreError::Damaged {
-            path: self.path.clone(),
-            at: format!("{}/{}/{}", key.collection, key.namespace, key.name),
-            source,
-        })?;
+    /// An object is where its key says, and not newer than the store.
+    fn parse(&self, (key, revision, json): Row, newest: u64) -> Result<Stored, StoreError> {
+        let at = format!("{}/{}/{}", key.collection, key.namespace, key.name);
+        let value: Value = serde_json::from_slice(&json)
+            .map_err(|error| damaged(&self.path, &at, &error.to_string()))?;
+        let (namespace, name) = (object::namespace(&value), object::name(&value));
+        if (namespace, name) != (&*key.namespace, &*key.name) {
+            let why = format!("the object there is {namespace}/{name}");
+            return Err(damaged(&self.path, &at, &why));
+        }
+        if revision > newest {
+            let why = format!("its version {revision} is newer than the store's {newest}");
+            return Err(damaged(&self.path, &at, &why));
+        }
         Ok(Stored { key, revision, value, json })
     }
 
@@ -111,6 +124,16 @@ impl Disk {
         transaction.commit()?;
         Ok(())
     }
+}
+
+fn damaged(path: &Path, at: &str, why: &str) -> StoreError {
+    StoreError::Damaged { path: path.into(), at: at.to_owned(), why: why.to_owned() }
+}
+
+/// redb may panic on pages that make no sense; that too is a damaged file.
+fn guarded<T>(path: &Path, job: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(job))
+        .unwrap_or_else(|_| Err(damaged(path, "its pages", "they make no sense")))
 }
 
 fn write(
@@ -157,5 +180,15 @@ pub(super) fn pretend_format(path: &Path, format: u64) {
     let database = Database::create(path).unwrap();
     let transaction = database.begin_write().unwrap();
     transaction.open_table(FACTS).unwrap().insert(FORMAT, format).unwrap();
+    transaction.commit().unwrap();
+}
+
+/// Puts a config map under another name than its own.
+#[cfg(test)]
+pub(super) fn pretend_object(path: &Path, name: &str, json: &str) {
+    let database = Database::create(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let key = ("configmaps", "default", name);
+    transaction.open_table(OBJECTS).unwrap().insert(key, (1, json.as_bytes())).unwrap();
     transaction.commit().unwrap();
 }

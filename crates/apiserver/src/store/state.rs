@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-type Place = (String, String);
+/// Namespace and name.
+pub(crate) type Place = (String, String);
 
 /// The objects of one resource, by namespace and name, and its feed.
 #[derive(Debug)]
@@ -92,21 +93,27 @@ impl State {
         self.shelves.get(collection).map_or(0, |shelf| shelf.objects.len())
     }
 
-    /// The collection as it was at `revision`, or `Expired` when that can no longer be known.
+    /// The collection behind a place as it was at `revision`, or `Expired` when that can no longer
+    /// be known. What has not changed since is not looked at twice.
     pub(crate) fn list_at(
         &self,
         collection: &str,
         namespace: &str,
+        after: Option<&Place>,
         revision: u64,
-    ) -> Result<BTreeMap<Place, Arc<Stored>>, Failure> {
-        let mut objects: BTreeMap<Place, Arc<Stored>> = self
-            .list(collection, namespace)
-            .map(|stored| (place(&stored.key), Arc::clone(stored)))
-            .collect();
-        let Some(shelf) = self.shelves.get(collection) else { return Ok(objects) };
-        for change in shelf.feed.since(revision)?.iter().rev() {
+    ) -> Result<Vec<Arc<Stored>>, Failure> {
+        let present = self.list_after(collection, namespace, after).cloned();
+        let Some(shelf) = self.shelves.get(collection) else { return Ok(Vec::new()) };
+        let changes = shelf.feed.since(revision)?;
+        if changes.is_empty() {
+            return Ok(present.collect());
+        }
+        let mut objects: BTreeMap<Place, Arc<Stored>> =
+            present.map(|stored| (place(&stored.key), stored)).collect();
+        for change in changes.iter().rev() {
             let key = &change.object.key;
-            if !namespace.is_empty() && key.namespace != namespace {
+            let elsewhere = !namespace.is_empty() && key.namespace != namespace;
+            if elsewhere || after.is_some_and(|after| place(key) <= *after) {
                 continue;
             }
             match &change.before {
@@ -114,7 +121,7 @@ impl State {
                 None => objects.remove(&place(key)),
             };
         }
-        Ok(objects)
+        Ok(objects.into_values().collect())
     }
 
     /// Names of the collections that hold or held something.

@@ -102,14 +102,14 @@ fn a_list_can_go_back_to_an_earlier_version() {
     put(&store, "c").unwrap();
     let (key, _) = config_map("a");
     store.transact_blocking(move |tx| Ok(tx.remove(&key).is_some())).unwrap();
-    let names: Vec<_> = store
-        .read()
-        .list_at("configmaps", "", then)
-        .unwrap()
-        .into_keys()
-        .map(|(_, name)| name)
-        .collect();
-    assert_eq!(names, ["a", "b"]);
+    let names = |after: Option<&str>| -> Vec<String> {
+        let after = after.map(|name| ("default".to_owned(), name.to_owned()));
+        let found = store.read().list_at("configmaps", "", after.as_ref(), then).unwrap();
+        found.iter().map(|stored| stored.key.name.clone()).collect()
+    };
+    assert_eq!(names(None), ["a", "b"]);
+    assert_eq!(names(Some("a")), ["b"]);
+    assert!(names(Some("b")).is_empty());
 }
 
 #[test]
@@ -179,4 +179,50 @@ fn a_file_that_is_no_store_is_refused_with_advice() {
     std::fs::write(&path, "this is not a store").unwrap();
     let Err(error) = Store::open(&path) else { panic!("opened a text file as a store") };
     assert!(error.to_string().contains("move the file away"), "{error}");
+}
+
+/// One letter inside of a text, so that the object would still be read.
+#[test]
+fn a_store_with_a_damaged_object_is_refused_and_not_served() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "a-name-that-is-found-again").unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let needle = b"\"name\":\"a-name-that-is-found-again\"";
+    let mut damaged = 0;
+    for start in 0..bytes.len() - needle.len() {
+        if &bytes[start..start + needle.len()] == needle {
+            bytes[start + needle.len() - 2] = b'x';
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "the object is not in the file");
+    std::fs::write(&path, &bytes).unwrap();
+    let Err(error) = Store::open(&path) else { panic!("opened a damaged store") };
+    assert!(error.to_string().contains("move the file away"), "{error}");
+}
+
+#[test]
+fn a_store_whose_head_is_damaged_is_refused_with_advice() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "a").unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..512].fill(0xA5);
+    std::fs::write(&path, &bytes).unwrap();
+    let Err(error) = Store::open(&path) else { panic!("opened a store without a head") };
+    assert!(error.to_string().contains("move the file away"), "{error}");
+}
+
+#[test]
+fn an_object_that_is_not_where_its_key_says_is_refused() {
+    let (_dir, path) = temp();
+    let store = Store::open(&path).unwrap();
+    put(&store, "a").unwrap();
+    drop(store);
+    disk::pretend_object(&path, "b", r#"{"metadata":{"name":"a","namespace":"default"}}"#);
+    let Err(error) = Store::open(&path) else { panic!("opened a store with a stray object") };
+    assert!(error.to_string().contains("is damaged at configmaps/default/b"), "{error}");
 }

@@ -20,7 +20,7 @@ impl Api {
         body: Value,
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
-        let (object, warnings) = intake::take(target, body, options.field_validation)?;
+        let (object, warnings) = intake::take(target, body, options)?;
         let mut object = prepare(target, object)?;
         note_creation(target, &mut object, options);
         let (target, options) = (target.clone(), options.clone());
@@ -63,6 +63,18 @@ pub(crate) fn prepare(target: &Target, mut object: Value) -> Result<Value, Failu
     kinds::prepare_new(&target.resource, &mut object, clock::now());
     intake::validate(target, &with_some_name(&object), None)?;
     Ok(object)
+}
+
+/// Creates an object that the server itself wrote.
+pub(crate) fn create_own(
+    tx: &mut Transaction<'_>,
+    target: &Target,
+    object: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Stored>, Failure> {
+    let mut object = prepare(target, object)?;
+    note_creation(target, &mut object, options);
+    Api::create_in(tx, target, object, options)
 }
 
 /// Notes who created the object. What the server filled in counts as the writer's, too.

@@ -1,7 +1,7 @@
 //! Taking an object in: is it of the right kind, are its fields known and of the right types,
 //! and, once complete, does it keep every rule. The last part of a write before the store.
 
-use super::{FieldValidation, Target, view};
+use super::{FieldValidation, Target, WriteOptions, view};
 use crate::failure::{About, Cause, Failure};
 use crate::kinds;
 use crate::object;
@@ -9,21 +9,24 @@ use crate::registry::Nature;
 use crate::seeds;
 use serde_json::Value;
 
-/// Most unknown fields that are named in one answer.
+/// Most fields that are complained about in one answer.
 const NAMED: usize = 10;
 
 /// Checks kind, fields and types; returns the object in storage form, and warnings.
 pub(super) fn take(
     target: &Target,
     mut value: Value,
-    strictness: FieldValidation,
+    options: &WriteOptions,
 ) -> Result<(Value, Vec<String>), Failure> {
     check_kind(target, &mut value)?;
     let notes = seeds::translate(target, &mut value)?;
     check_types(target, &value)?;
     let unknown = target.version().schema.prune(&mut value);
     let metadata = unknown_metadata(target, &value);
-    let warnings = judge_unknown(target, &[metadata, unknown].concat(), strictness)?;
+    let unknown = [metadata, unknown].concat();
+    let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
+    let complaints = options.doubled.iter().cloned().chain(unknown).take(NAMED).collect();
+    let warnings = judge(target, complaints, options.field_validation)?;
     Ok((view::to_storage(target, value), [notes, warnings].concat()))
 }
 
@@ -37,7 +40,11 @@ fn check_kind(target: &Target, value: &mut Value) -> Result<(), Failure> {
         )));
     }
     for (field, wanted) in [("kind", kind.clone()), ("apiVersion", target.api_version())] {
-        let given = value.get(field).and_then(Value::as_str).unwrap_or("");
+        let given = match value.get(field) {
+            Some(Value::String(given)) => given.as_str(),
+            Some(Value::Null) | None => "",
+            Some(_) => return Err(not_text(kind, field)),
+        };
         if given == wanted {
             continue;
         }
@@ -48,6 +55,13 @@ fn check_kind(target: &Target, value: &mut Value) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn not_text(kind: &str, field: &str) -> Failure {
+    Failure::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
+         json parse error: json: cannot unmarshal this into Go struct field .{field} of type string"
+    ))
 }
 
 fn missing_kind(kind: &str, field: &str, value: &Value) -> Failure {
@@ -141,13 +155,12 @@ fn unknown_metadata(target: &Target, value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn judge_unknown(
+/// Unknown fields and those said twice are refused, told of, or let pass.
+fn judge(
     target: &Target,
-    unknown: &[String],
+    complaints: Vec<String>,
     strictness: FieldValidation,
 ) -> Result<Vec<String>, Failure> {
-    let complaints: Vec<String> =
-        unknown.iter().take(NAMED).map(|path| format!("unknown field {path:?}")).collect();
     match strictness {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(complaints),

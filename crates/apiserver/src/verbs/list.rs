@@ -83,8 +83,8 @@ impl Api {
             return Err(too_new(asked, state.revision()));
         }
         if options.version_match == "Exact" && asked > 0 {
-            let objects = state.list_at(collection, &target.namespace, asked)?;
-            return Ok((objects.into_values().collect(), asked));
+            let objects = state.list_at(collection, &target.namespace, None, asked)?;
+            return Ok((objects, asked));
         }
         let objects = state.list(collection, &target.namespace).cloned().collect();
         Ok((objects, state.revision()))
@@ -97,18 +97,17 @@ impl Api {
     ) -> Result<(Vec<Arc<Stored>>, u64), Failure> {
         let bookmark = Bookmark::parse(&options.continue_token)?;
         let last = (bookmark.namespace, bookmark.name);
-        let objects = self
+        let rest = self
             .store
             .read()
-            .list_at(&target.resource.collection, &target.namespace, bookmark.revision)
+            .list_at(&target.resource.collection, &target.namespace, Some(&last), bookmark.revision)
             .map_err(|_| {
                 Failure::expired(
                     "The provided continue parameter is too old to display a consistent list \
                      result. You can start a new list without the continue parameter.",
                 )
             })?;
-        let rest = objects.into_iter().filter(|(place, _)| *place > last);
-        Ok((rest.map(|(_, stored)| stored).collect(), bookmark.revision))
+        Ok((rest, bookmark.revision))
     }
 }
 

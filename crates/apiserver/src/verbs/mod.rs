@@ -10,11 +10,11 @@ mod target;
 mod update;
 mod view;
 
-pub(crate) use create::prepare;
+pub(crate) use create::{create_own, prepare};
 pub(crate) use delete::{DeleteOptions, Deleted, FOREGROUND, ORPHAN, delete_in};
 pub(crate) use list::{ListOptions, Listing, matches, parse_version};
 pub(crate) use target::Target;
-pub(crate) use update::may_go;
+pub(crate) use update::{change_in, may_go};
 pub(crate) use view::present;
 
 use crate::failure::Failure;
@@ -52,6 +52,8 @@ pub(crate) struct WriteOptions {
     pub(crate) names_manager: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
+    /// Complaints about fields that the body says more than once.
+    pub(crate) doubled: Vec<String>,
 }
 
 /// What a write led to.

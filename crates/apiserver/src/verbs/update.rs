@@ -20,7 +20,7 @@ impl Api {
         body: Value,
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
-        let (object, warnings) = intake::take(target, body, options.field_validation)?;
+        let (object, warnings) = intake::take(target, body, options)?;
         check_identity(target, &object)?;
         let (job, options) = (target.clone(), options.clone());
         let object = self
@@ -41,6 +41,7 @@ impl Api {
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
         check_patch_options(&patch, options)?;
+        check_applied_type(&patch)?;
         let (target, options) = (target.clone(), options.clone());
         self.store
             .transact(move |tx| match (tx.get(&target.key()), &patch) {
@@ -59,7 +60,7 @@ impl Api {
         applied: &Value,
         options: &WriteOptions,
     ) -> Result<Written, Failure> {
-        let (object, warnings) = intake::take(target, applied.clone(), options.field_validation)?;
+        let (object, warnings) = intake::take(target, applied.clone(), options)?;
         check_applied(target, &object)?;
         let owned = apply_to(target, &Value::Null, &object, options)?;
         let object = create::prepare(target, owned)?;
@@ -119,6 +120,19 @@ fn check_patch_options(patch: &Patch, options: &WriteOptions) -> Result<(), Fail
     Err(Failure::bad_option("PatchOptions", cause))
 }
 
+/// What is applied says what it is.
+fn check_applied_type(patch: &Patch) -> Result<(), Failure> {
+    let Patch::Apply(applied) = patch else { return Ok(()) };
+    let (kind, version) = (object::text(applied, "kind"), object::text(applied, "apiVersion"));
+    if kind.is_empty() || version.is_empty() {
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(Failure::bad_request(format!(
+            "invalid object type: {slash}{version}, Kind={kind}"
+        )));
+    }
+    Ok(())
+}
+
 fn current(tx: &Transaction<'_>, target: &Target) -> Result<Arc<Stored>, Failure> {
     tx.get(&target.key()).ok_or_else(|| Failure::not_found(target.about()))
 }
@@ -142,7 +156,7 @@ fn patch_in(
     let spared = seeds::spare(&current.value, patch);
     let patched = spared.as_ref().unwrap_or(patch).apply_to(&shown, &target.version().schema)?;
     intake::check_patched(target, &patched)?;
-    let (object, warnings) = intake::take(target, patched, options.field_validation)?;
+    let (object, warnings) = intake::take(target, patched, options)?;
     check_identity(target, &object)?;
     let object = change_in(tx, target, current, object, options)?;
     Ok(Written { object, created: false, warnings })
@@ -155,7 +169,7 @@ fn apply_in(
     applied: &Value,
     options: &WriteOptions,
 ) -> Result<Written, Failure> {
-    let (applied, warnings) = intake::take(target, applied.clone(), options.field_validation)?;
+    let (applied, warnings) = intake::take(target, applied.clone(), options)?;
     check_applied(target, &applied)?;
     check_version(target, &current.value, &applied, false)?;
     let mut object = apply_to(target, &current.value, &applied, options)?;
@@ -252,6 +266,14 @@ fn check_version(target: &Target, old: &Value, new: &Value, whole: bool) -> Resu
             format!("Invalid value: 0: {why}"),
         );
         return Err(Failure::invalid(target.about(), &[cause]));
+    }
+    if target.resource.nature == Nature::Builtin
+        && given.parse::<u64>().is_err()
+        && !given.is_empty()
+    {
+        return Err(Failure::unexplained(format!(
+            "strconv.ParseUint: parsing {given:?}: invalid syntax"
+        )));
     }
     if !given.is_empty() && given != object::meta(old, "resourceVersion") {
         return Err(Failure::stale(target.about()));

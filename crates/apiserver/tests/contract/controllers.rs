@@ -1,7 +1,7 @@
 //! What kube-rs builds on the API: controllers, events, leases.
 
 use crate::Subject;
-use crate::server::refusal;
+use crate::server::{refusal, until};
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -18,14 +18,6 @@ use std::time::Duration;
 fn config_map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     ConfigMap { metadata, ..ConfigMap::default() }
-}
-
-async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while !holds().await {
-        assert!(tokio::time::Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ mod custom;
 mod kubectl;
 mod lifecycle;
 mod refusals;
+mod slices;
 mod watching;
+mod workloads;
 
 pub(crate) use server::Subject;

@@ -1,7 +1,7 @@
 //! Bad input: which code and reason it gets, and a message that clients can show.
 
 use crate::Subject;
-use crate::server::refusal;
+use crate::server::{is_embedded, refusal};
 use kube::core::Status;
 use serde_json::{Value, json};
 
@@ -312,4 +312,226 @@ async fn a_service_asks_for_addresses_and_ports_that_exist() {
     let err = told(json!({"type": "Other", "ports": [{"port": 0}]}));
     assert!(err.contains("spec.ports[0].port: Invalid value: 0"), "{err}");
     assert!(err.contains("spec.type: Unsupported value: \"Other\""), "{err}");
+}
+
+const YAML: &str = "application/yaml";
+
+/// A request to any path, which must be refused.
+async fn refused_at(subject: &Subject, path: &str, body: &Value) -> Status {
+    let url = path.replace("{namespace}", &subject.namespace);
+    let request = http::Request::post(url).header("content-type", JSON);
+    let request = request.body(body.to_string().into_bytes()).unwrap();
+    refusal(subject.client.request::<Value>(request).await)
+}
+
+async fn refused_deployment(spec: Value) -> Status {
+    let subject = Subject::new().await;
+    let body = json!({"metadata": {"name": "x"}, "spec": spec});
+    refused_at(&subject, "/apis/apps/v1/namespaces/{namespace}/deployments", &body).await
+}
+
+#[tokio::test]
+async fn broken_yaml_is_a_bad_request() {
+    let subject = Subject::new().await;
+    let status = refused(&subject, "POST", "", YAML, "a: [b\nc").await;
+    let text = "the object provided is unrecognized (must be of type ConfigMap): ";
+    is(&status, 400, "BadRequest", text);
+    assert!(status.message.contains("yaml"), "{}", status.message);
+}
+
+#[tokio::test]
+async fn a_body_that_is_empty_or_text_or_two_objects_is_a_bad_request() {
+    let subject = Subject::new().await;
+    for body in ["", "hello", "{\"metadata\":{\"name\":\"x\"}} {}"] {
+        let status = refused(&subject, "POST", "", JSON, body).await;
+        is(&status, 400, "BadRequest", "couldn't get version/kind; json parse error: ");
+    }
+}
+
+#[tokio::test]
+async fn a_kind_is_text() {
+    let body = json!({"kind": 5, "metadata": {"name": "x"}});
+    let status = refused_create("", &body).await;
+    is(&status, 400, "BadRequest", "couldn't get version/kind; json parse error: ");
+    assert!(status.message.contains("Go struct field .kind of type string"), "{}", status.message);
+}
+
+#[tokio::test]
+async fn metadata_is_an_object() {
+    let status = refused_create("", &json!({"metadata": "x"})).await;
+    is(
+        &status,
+        400,
+        "BadRequest",
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: ",
+    );
+}
+
+#[tokio::test]
+async fn an_object_too_deep_to_read_is_a_bad_request() {
+    let subject = Subject::new().await;
+    let depth = 20_000;
+    let body = format!("{{\"metadata\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+    let status = refused(&subject, "POST", "", JSON, body).await;
+    is(&status, 400, "BadRequest", "couldn't get version/kind; json parse error: ");
+}
+
+#[tokio::test]
+async fn a_field_said_twice_is_refused_when_asked_to_be_strict() {
+    let subject = Subject::new().await;
+    let twice = "{\"metadata\":{\"name\":\"x\",\"name\":\"y\"},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
+    let status = refused(&subject, "POST", "?fieldValidation=Strict", JSON, twice).await;
+    let text =
+        "strict decoding error: duplicate field \"metadata.name\", duplicate field \"data.a\"";
+    is(&status, 400, "BadRequest", text);
+    let twice = "metadata:\n  name: one\n  name: two\n";
+    let status = refused(&subject, "POST", "?fieldValidation=Strict", YAML, twice).await;
+    is(&status, 400, "BadRequest", "key \"name\" already set in map");
+}
+
+#[tokio::test]
+async fn of_a_field_said_twice_the_last_word_counts() {
+    let subject = Subject::new().await;
+    let twice = "{\"metadata\":{\"name\":\"x\"},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
+    let url = format!("/api/v1/namespaces/{}/configmaps", subject.namespace);
+    let request = http::Request::post(url).header("content-type", JSON);
+    let request = request.body(twice.as_bytes().to_vec()).unwrap();
+    let made: Value = subject.client.request(request).await.unwrap();
+    assert_eq!(made["data"], json!({"a": "2"}));
+}
+
+/// On purpose not the same: the real server puts a replacement character in place of bytes that
+/// are no text, the embedded one does not change what it was given.
+#[tokio::test]
+async fn bytes_that_are_no_text_are_not_kept() {
+    let subject = Subject::new().await;
+    let body = b"{\"metadata\":{\"name\":\"x\"},\"data\":{\"a\":\"\xff\"}}".to_vec();
+    if is_embedded() {
+        let status = refused(&subject, "POST", "", JSON, body).await;
+        is(&status, 400, "BadRequest", "couldn't get version/kind; json parse error: ");
+        return;
+    }
+    let url = format!("/api/v1/namespaces/{}/configmaps", subject.namespace);
+    let request = http::Request::post(url).header("content-type", JSON).body(body).unwrap();
+    let made: Value = subject.client.request(request).await.unwrap();
+    assert_eq!(made["data"], json!({"a": "\u{fffd}"}));
+}
+
+#[tokio::test]
+async fn a_label_selector_that_cannot_be_read_is_a_bad_request() {
+    for selector in ["a%3D%3D%3Db", "a%20in%20b", "-x%3D1", "a%3Eb"] {
+        let status = refused_get(&format!("?labelSelector={selector}")).await;
+        is(&status, 400, "BadRequest", "unable to parse requirement: ");
+    }
+    is(&refused_get("?labelSelector=a%3Db!c").await, 400, "BadRequest", "found '!', expected: ");
+}
+
+#[tokio::test]
+async fn a_version_to_replace_is_a_number() {
+    let subject = Subject::new().await;
+    subject.kubectl(&["create", "configmap", "x"]);
+    let body = "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"abc\"}}";
+    let status = refused(&subject, "PUT", "/x", JSON, body).await;
+    assert_eq!(status.code, 500);
+    assert!(status.message.contains("strconv.ParseUint: parsing \"abc\""), "{}", status.message);
+}
+
+#[tokio::test]
+async fn a_patch_of_an_old_version_is_a_conflict() {
+    let body = "{\"metadata\":{\"resourceVersion\":\"1\"},\"data\":{\"a\":\"b\"}}";
+    let text = "the object has been modified; please apply your changes to the latest version";
+    is(&refused_patch("", MERGE, body).await, 409, "Conflict", text);
+}
+
+#[tokio::test]
+async fn options_of_a_deletion_that_cannot_be_read_are_told() {
+    let subject = Subject::new().await;
+    subject.kubectl(&["create", "configmap", "x"]);
+    for (body, text) in [
+        ("{", "couldn't get version/kind; json parse error: "),
+        (
+            "{\"kind\":\"Pod\",\"apiVersion\":\"v1\"}",
+            "no kind \"Pod\" is registered for version \"v1\"",
+        ),
+        ("{\"gracePeriodSeconds\":\"x\"}", "DeleteOptions.gracePeriodSeconds of type int64"),
+    ] {
+        let status = refused(&subject, "DELETE", "/x", JSON, body).await;
+        assert_eq!(status.code, 500, "{}", status.message);
+        assert!(status.message.contains(text), "{}", status.message);
+    }
+    subject.kubectl(&["get", "configmap", "x"]);
+}
+
+#[tokio::test]
+async fn an_operation_that_does_not_exist_is_invalid() {
+    let body = "[{\"op\":\"jump\",\"path\":\"/data\"}]";
+    let status = refused_patch("", "application/json-patch+json", body).await;
+    is(&status, 422, "Invalid", "the server rejected our request due to an error in our request");
+}
+
+#[tokio::test]
+async fn what_is_applied_says_what_it_is() {
+    let apply = "application/apply-patch+yaml";
+    let status = refused_patch("?fieldManager=m", apply, "metadata: {name: x}").await;
+    is(&status, 400, "BadRequest", "invalid object type: /, Kind=");
+    let status = refused_patch("?fieldManager=m", apply, "a: [b").await;
+    is(&status, 400, "BadRequest", "error decoding YAML: ");
+}
+
+#[tokio::test]
+async fn a_form_of_answer_that_nobody_knows_is_not_acceptable() {
+    let subject = Subject::new().await;
+    let url = format!("/api/v1/namespaces/{}/configmaps", subject.namespace);
+    let request = http::Request::get(url).header("accept", "application/xml");
+    let status = refusal(subject.client.request::<Value>(request.body(Vec::new()).unwrap()).await);
+    is(&status, 406, "NotAcceptable", "");
+}
+
+#[tokio::test]
+async fn a_deployment_selects_its_own_pods() {
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let mismatch = "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not \
+                    match template `labels`";
+    let status = refused_deployment(json!({"template": template})).await;
+    is(&status, 422, "Invalid", "spec.selector: Required value");
+    is(&status, 422, "Invalid", mismatch);
+    let selector = json!({"matchLabels": {"a": "c"}});
+    let status = refused_deployment(json!({"selector": selector, "template": template})).await;
+    is(&status, 422, "Invalid", mismatch);
+}
+
+#[tokio::test]
+async fn a_deployment_wants_a_number_of_pods_with_containers() {
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let spec = json!({"replicas": -1, "selector": selector, "template": template});
+    let status = refused_deployment(spec).await;
+    let text = "spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+    is(&status, 422, "Invalid", text);
+    is(&status, 422, "Invalid", "spec.template.spec.containers: Required value");
+}
+
+#[tokio::test]
+async fn a_deployment_keeps_its_selector() {
+    let subject = Subject::new().await;
+    subject.kubectl(&["create", "deployment", "x", "--image", "i", "--replicas", "0"]);
+    let patch = json!({"spec": {"selector": {"matchLabels": {"app": "y"}},
+        "template": {"metadata": {"labels": {"app": "y"}}}}});
+    let (ok, _, err) = subject
+        .try_kubectl(&["patch", "deployment", "x", "--type=merge", "-p", &patch.to_string()], None);
+    assert!(!ok && err.contains("spec.selector: Invalid value: "), "{err}");
+    assert!(err.contains("field is immutable"), "{err}");
+}
+
+#[tokio::test]
+async fn a_slice_says_its_family_and_holds_addresses() {
+    let subject = Subject::new().await;
+    let path = "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices";
+    let slice = json!({"metadata": {"name": "x"}, "endpoints": []});
+    is(&refused_at(&subject, path, &slice).await, 422, "Invalid", "addressType: Required value");
+    let slice = json!({"metadata": {"name": "x"}, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["nope"]}]});
+    let text = "endpoints[0].addresses[0]: Invalid value: \"nope\": must be a valid IP address";
+    is(&refused_at(&subject, path, &slice).await, 422, "Invalid", text);
 }

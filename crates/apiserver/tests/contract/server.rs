@@ -1,15 +1,17 @@
 //! The server under test, shared by all cases of the run, and a namespace for each case.
 
 use atoll_apiserver::{ApiConfig, ApiServer};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ObjectMeta, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::json;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A server and a namespace of one case's own.
 pub(crate) struct Subject {
@@ -90,6 +92,41 @@ impl Subject {
         format!("{stem}-{}", self.namespace)
     }
 
+    /// The name of a node of the case's own, in the zone `east`; made when it is missing.
+    pub(crate) async fn make_node(&self) -> String {
+        let node = json!({"metadata": {"name": self.namespace,
+            "labels": {"topology.kubernetes.io/zone": "east"}}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        match Api::all(self.client.clone()).create(&PostParams::default(), &node).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            other => drop(other.unwrap()),
+        }
+        self.namespace.clone()
+    }
+
+    /// Says as a kubelet does that a pod runs under these addresses and is ready.
+    pub(crate) async fn make_ready(&self, pod: &str, addresses: &[&str]) {
+        self.tell(pod, addresses, "True").await;
+    }
+
+    /// The same of a pod that runs and is not ready.
+    pub(crate) async fn make_unready(&self, pod: &str, addresses: &[&str]) {
+        self.tell(pod, addresses, "False").await;
+    }
+
+    /// A pod that went in the meantime need not be told of.
+    async fn tell(&self, pod: &str, addresses: &[&str], ready: &str) {
+        let listed: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
+        let status = json!({"status": {"phase": "Running", "podIP": addresses[0], "podIPs": listed,
+            "conditions": [{"type": "Ready", "status": ready,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let (api, patch) = (self.api::<Pod>(), Patch::Strategic(&status));
+        match api.patch_status(pod, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            other => drop(other.unwrap()),
+        }
+    }
+
     /// Runs kubectl in the case's namespace; panics with its output when it fails.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         let (ok, out, err) = self.try_kubectl(arguments, None);
@@ -133,11 +170,14 @@ impl Subject {
 }
 
 impl Drop for Subject {
-    /// Asks a server that others use for the namespace to go; nobody need wait for it.
+    /// Asks a server that others use for namespace and node to go; nobody need wait for it.
     fn drop(&mut self) {
         if !is_embedded() {
+            let (namespace, node) =
+                (format!("namespace/{}", self.namespace), format!("node/{}", self.namespace));
+            let lenient = ["--ignore-not-found", "--wait=false"];
             let _ =
-                self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"], None);
+                self.try_kubectl(&[&["delete", &namespace, &node], &lenient[..]].concat(), None);
         }
     }
 }
@@ -147,6 +187,15 @@ async fn client(kubeconfig: &PathBuf) -> Client {
     let config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The `Status` of a call that must fail.
