@@ -1,6 +1,7 @@
 //! What the controller can be told.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +35,11 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
+    /// Where metrics are served for Prometheus, at `/metrics`, such as `127.0.0.1:9641`. Without it,
+    /// nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics_address: Option<SocketAddr>,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -56,6 +62,7 @@ impl Default for ControllerConfig {
             claim_grace: 30,
             flat_cidrs: flat_cidrs(),
             lease_namespace: None,
+            metrics_address: None,
             workers: 32,
         }
     }

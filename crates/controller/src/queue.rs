@@ -18,7 +18,7 @@ const COUNTING_PACE: Duration = Duration::from_millis(250);
 const PATIENCE: u32 = 32;
 
 /// What came of looking at an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     /// There was nothing to do.
     Idle,

@@ -9,6 +9,7 @@ mod hosts;
 mod indexes;
 mod numbers;
 mod shelf;
+mod tally;
 mod touched;
 
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +27,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
 pub(crate) use shelf::{Change, HasMeta, Shelf};
+pub use tally::{Addresses, Tally};
 
 /// The range that flat networks share where nobody says otherwise: addresses that are meant to be
 /// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
