@@ -30,6 +30,10 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', default_values_t = flat_cidrs())]
     pub flat_cidrs: Vec<Cidr>,
 
+    /// The ranges from which services of tenants that name none get addresses.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',', default_values_t = service_cidrs())]
+    pub service_cidrs: Vec<Cidr>,
+
     /// The namespace of the lease by which several controllers agree on the one that works.
     /// Without it, this one works at once.
     #[arg(long, value_name = "NAMESPACE")]
@@ -54,6 +58,10 @@ fn flat_cidrs() -> Vec<Cidr> {
     Settings::default().flat
 }
 
+fn service_cidrs() -> Vec<Cidr> {
+    Settings::default().service
+}
+
 impl Default for ControllerConfig {
     fn default() -> Self {
         ControllerConfig {
@@ -61,6 +69,7 @@ impl Default for ControllerConfig {
             address_rest: 30,
             claim_grace: 30,
             flat_cidrs: flat_cidrs(),
+            service_cidrs: service_cidrs(),
             lease_namespace: None,
             metrics_address: None,
             workers: 32,
@@ -80,6 +89,7 @@ impl ControllerConfig {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
             flat: self.flat_cidrs.clone(),
+            service: self.service_cidrs.clone(),
         }
     }
 }

@@ -33,6 +33,10 @@ pub use tally::{Addresses, Tally};
 /// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
 const FLAT_RANGE: &str = "100.64.0.0/10";
 
+/// The range from which services get addresses where nobody says otherwise. It is kept for
+/// measurements, so that nobody's network has it.
+const SERVICE_RANGE: &str = "198.18.0.0/16";
+
 /// What an operator can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -42,12 +46,19 @@ pub struct Settings {
     pub grace: Moment,
     /// The ranges that flat networks share, cut into blocks.
     pub flat: Vec<Cidr>,
+    /// The ranges from which services of tenants that name none get addresses.
+    pub service: Vec<Cidr>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let flat = FLAT_RANGE.parse().ok().into_iter().collect();
-        Settings { rest: Moment::from_secs(30), grace: Moment::from_secs(30), flat }
+        let ranges = |range: &str| range.parse().ok().into_iter().collect();
+        Settings {
+            rest: Moment::from_secs(30),
+            grace: Moment::from_secs(30),
+            flat: ranges(FLAT_RANGE),
+            service: ranges(SERVICE_RANGE),
+        }
     }
 }
 
