@@ -10,3 +10,4 @@ mod pods;
 mod restarts;
 mod subject;
 mod tenants;
+mod workflows;
