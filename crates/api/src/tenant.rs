@@ -20,6 +20,7 @@ use crate::network::NetworkIsolation;
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Networks", type_ = "integer", json_path = ".status.networks"),
+    printcolumn(name = "Ports", type_ = "integer", json_path = ".status.ports"),
     printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation.grade"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63")
@@ -31,6 +32,17 @@ pub struct TenantSpec {
     /// controller's template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_network: Option<DefaultNetwork>,
+    /// The ranges from which the tenant's services get addresses, one of each family at most; the
+    /// controller's by default. No network of the tenant may overlap them.
+    #[serde(rename = "serviceCIDRs", default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
+        .message("each of serviceCIDRs must be a CIDR like 10.96.0.0/16, with no bit set beyond its prefix"))]
+    #[x_kube(validation = Rule::new("self.all(range, !isCIDR(range)) || size(self) < 2 || self[0].contains(':') != self[1].contains(':')")
+        .message("serviceCIDRs has at most one range of IPv4 and one of IPv6"))]
+    #[x_kube(validation = Rule::new("oldSelf.all(range, range in self)")
+        .message("a range cannot be taken away from serviceCIDRs"))]
+    pub service_cidrs: Vec<String>,
     /// How much the tenant may have. What is not named is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<TenantQuota>,
@@ -81,6 +93,12 @@ pub struct TenantStatus {
     /// How many networks the tenant has.
     #[serde(default)]
     pub networks: i32,
+    /// How many ports the tenant has.
+    #[serde(default)]
+    pub ports: i32,
+    /// The ranges from which its services get addresses.
+    #[serde(rename = "serviceCIDRs", default, skip_serializing_if = "Vec::is_empty")]
+    pub service_cidrs: Vec<String>,
     /// How far the tenant is isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<TenantIsolation>,

@@ -1,6 +1,7 @@
 //! What the controller can be told.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', default_values_t = flat_cidrs())]
     pub flat_cidrs: Vec<Cidr>,
 
+    /// The ranges from which services of tenants that name none get addresses.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',', default_values_t = service_cidrs())]
+    pub service_cidrs: Vec<Cidr>,
+
     /// The namespace of the lease by which several controllers agree on the one that works.
     /// Without it, this one works at once.
     #[arg(long, value_name = "NAMESPACE")]
@@ -37,6 +42,11 @@ pub struct ControllerConfig {
     /// Seconds that the addresses of a StatefulSet's pod that does not come again are kept.
     #[arg(long, default_value_t = 86_400)]
     pub address_keep: u64,
+
+    /// Where metrics are served for Prometheus, at `/metrics`, such as `127.0.0.1:9641`. Without it,
+    /// nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics_address: Option<SocketAddr>,
 
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
@@ -52,6 +62,10 @@ fn flat_cidrs() -> Vec<Cidr> {
     Settings::default().flat
 }
 
+fn service_cidrs() -> Vec<Cidr> {
+    Settings::default().service
+}
+
 impl Default for ControllerConfig {
     fn default() -> Self {
         ControllerConfig {
@@ -60,7 +74,9 @@ impl Default for ControllerConfig {
             claim_grace: 30,
             flat_cidrs: flat_cidrs(),
             address_keep: 86_400,
+            service_cidrs: service_cidrs(),
             lease_namespace: None,
+            metrics_address: None,
             workers: 32,
         }
     }
@@ -79,6 +95,7 @@ impl ControllerConfig {
             grace: Duration::from_secs(self.claim_grace),
             flat: self.flat_cidrs.clone(),
             keep: Duration::from_secs(self.address_keep),
+            service: self.service_cidrs.clone(),
         }
     }
 }

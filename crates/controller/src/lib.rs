@@ -7,6 +7,7 @@ mod config;
 mod execute;
 mod kinds;
 mod leader;
+mod metrics;
 mod queue;
 mod reconcile;
 mod template;
@@ -31,6 +32,9 @@ pub async fn run(
 ) -> Result<()> {
     let desk = Arc::new(Desk::new(&config));
     let mut tasks = JoinSet::new();
+    if let Some(address) = config.metrics_address {
+        tasks.spawn(metrics::serve(metrics::listen(address).await?, desk.clone()));
+    }
     watch::start(&client, &desk, &mut tasks);
     tasks.spawn(template::follow(config.template_file(), desk.clone()));
     match config.lease_namespace.clone() {

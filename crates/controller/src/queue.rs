@@ -1,8 +1,8 @@
 //! What is to be looked at, and when.
 //!
 //! The rule: an object is worked on by one worker at a time; however often it is touched
-//! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets and
-//! networks, whose counts change with every pod, are looked at four times a second at most.
+//! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets,
+//! networks and tenants, whose counts change with every pod, are looked at four times a second at most.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const COUNTING_PACE: Duration = Duration::from_millis(250);
 const PATIENCE: u32 = 32;
 
 /// What came of looking at an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     /// There was nothing to do.
     Idle,
@@ -144,7 +144,7 @@ impl Queue {
 
 /// Whether an object's status changes with every pod.
 fn counts_pods(key: &Key) -> bool {
-    matches!(key.kind, Kind::Subnet | Kind::Network)
+    matches!(key.kind, Kind::Subnet | Kind::Network | Kind::Tenant)
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_counts_pods_is_looked_at_four_times_a_second_at_most() {
-        for kind in [Kind::Subnet, Kind::Network] {
+        for kind in [Kind::Subnet, Kind::Network, Kind::Tenant] {
             let counting = key(kind, "web");
             let mut queue = Queue::default();
             queue.touch(counting.clone(), START);

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::config::ControllerConfig;
 use crate::execute::{Executed, execute};
+use crate::metrics::Counters;
 use crate::queue::{Outcome, Queue};
 
 /// Every kind that must be listed before anything is decided.
@@ -39,6 +40,7 @@ pub(crate) struct Desk {
     papers: Mutex<Papers>,
     bell: Notify,
     beginning: Instant,
+    counters: Counters,
 }
 
 struct Papers {
@@ -76,7 +78,12 @@ impl Desk {
             template_known: false,
             leading: false,
         };
-        Desk { papers: Mutex::new(papers), bell: Notify::new(), beginning: Instant::now() }
+        Desk {
+            papers: Mutex::new(papers),
+            bell: Notify::new(),
+            beginning: Instant::now(),
+            counters: Counters::default(),
+        }
     }
 
     /// Takes in news.
@@ -160,7 +167,17 @@ impl Desk {
         decision
     }
 
+    /// What can be measured now.
+    pub(crate) fn metrics(&self) -> String {
+        let (tally, depth, leading) = {
+            let papers = self.papers();
+            (papers.world.tally(), papers.queue.len(), papers.leading)
+        };
+        self.counters.text(&tally, depth, leading)
+    }
+
     fn done(&self, key: Key, outcome: Outcome) {
+        self.counters.count(&key, outcome);
         self.papers().queue.done(key, outcome, self.moment());
         self.bell.notify_one();
     }
@@ -207,6 +224,7 @@ async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Out
                 if !as_thought {
                     break;
                 }
+                desk.counters.count_done(key, action);
                 continue;
             }
             Ok(Err(error)) => error.to_string(),

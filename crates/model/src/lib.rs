@@ -16,4 +16,4 @@ pub use atoll_vpc::Moment;
 pub use action::{Action, Decision, Key, Target, Tone};
 pub use conditions::Verdict;
 pub use port_change::{Binding, Filling, PortChange};
-pub use world::{Now, Settings, Touched, World};
+pub use world::{Addresses, Now, Settings, Tally, Touched, World};

@@ -54,6 +54,7 @@ async fn each_field_of_a_tenant_that_is_wrong_is_refused_by_its_name() {
     let right = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant",
         "metadata": {"name": "acme"},
         "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]},
+                 "serviceCIDRs": ["10.96.0.0/16", "fd96::/112"],
                  "quota": {"networks": 3, "ports": 100}}});
     let table: Vec<Wrong> = vec![
         ("/metadata/name", json!("a.b"), "a tenant's name is at most 63 lower-case letters"),
@@ -66,6 +67,10 @@ async fn each_field_of_a_tenant_that_is_wrong_is_refused_by_its_name() {
         ("/spec/defaultNetwork/cidrs", json!("10.0.0.0/16"), "spec.defaultNetwork.cidrs"),
         ("/spec/defaultNetwork/cidrs", json!([7]), "spec.defaultNetwork.cidrs"),
         ("/spec/defaultNetwork/isolation", json!("ajar"), "spec.defaultNetwork.isolation"),
+        ("/spec/serviceCIDRs", json!(["10.96.0.0/99"]), "spec.serviceCIDRs"),
+        ("/spec/serviceCIDRs", json!(["10.96.0.7/16"]), "spec.serviceCIDRs"),
+        ("/spec/serviceCIDRs", json!("10.96.0.0/16"), "spec.serviceCIDRs"),
+        ("/spec/serviceCIDRs", json!(["10.96.0.0/16", "10.97.0.0/16"]), "spec.serviceCIDRs"),
         ("/spec/quota/networks", json!(-1), "spec.quota.networks"),
         ("/spec/quota/networks", json!("many"), "spec.quota.networks"),
         ("/spec/quota/ports", json!(-1), "spec.quota.ports"),

@@ -5,8 +5,10 @@
 
 mod bad_input;
 mod kept;
+mod metrics;
 mod networks;
 mod pods;
 mod restarts;
 mod subject;
 mod tenants;
+mod workflows;

@@ -11,8 +11,8 @@ use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named, network_phase, with_condition};
 use crate::intent::{
-    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Thing, Vpc, holder_of_block,
-    holder_of_id, holder_of_vpc, subnet_name,
+    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Tenant, Thing, Vpc,
+    holder_of_block, holder_of_id, holder_of_vpc, subnet_name,
 };
 use crate::world::{Hosts, Now, World};
 
@@ -74,14 +74,29 @@ impl World {
             return pending(Reason::NoProvider, message);
         }
         let tenant = &plan.name.tenant;
-        if self.tenants.get(&ObjectName::cluster(tenant.as_str())).is_none() {
+        let Some(owner) = self.tenants.get(&ObjectName::cluster(tenant.as_str())) else {
             return pending(Reason::TenantNotFound, format!("tenant {tenant} does not exist"));
+        };
+        if let Some(verdict) = self.over_services(owner, plan) {
+            return Some((NetworkPhase::Failed, verdict));
         }
         if let Some(verdict) = self.over_network_quota(network, tenant) {
             return Some((NetworkPhase::Pending, verdict));
         }
         let unusable = plan.check_ranges().err()?;
         Some((NetworkPhase::Failed, Verdict::from(&unusable)))
+    }
+
+    /// A range that is also its tenant's for services would hide them.
+    fn over_services(&self, tenant: &Tenant, plan: &NetworkPlan) -> Option<Verdict> {
+        let services = self.service_ranges(tenant);
+        let pairs = plan.cidrs.iter().flat_map(|range| services.iter().map(move |it| (range, it)));
+        let (range, service) = pairs.into_iter().find(|(range, it)| range.overlaps(it))?;
+        let message = format!(
+            "{range} of {} overlaps {service}, from which services of tenant {} get addresses",
+            plan.name, plan.name.tenant
+        );
+        Some(Verdict::not_ready(Reason::CidrOverlap, message))
     }
 
     fn build_network(&mut self, network: &Network, plan: &NetworkPlan, now: &Now) -> Decision {

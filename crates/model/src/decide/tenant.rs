@@ -1,7 +1,9 @@
 //! A tenant gets its default network once, and goes when nothing is inside any more.
 
-use atoll_api::{self as api, IsolationGrade, Reason, TenantIsolation, TenantPhase};
-use atoll_types::{Label, NetworkName};
+use atoll_api::{
+    self as api, IsolationGrade, NetworkIsolation, Reason, TenantIsolation, TenantPhase,
+};
+use atoll_types::{Cidr, Label, NetworkName};
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
@@ -97,17 +99,42 @@ impl World {
     /// the default one, which goes with the tenant.
     fn inside_tenant(&self, tenant: &Tenant) -> Option<String> {
         let name = &tenant.meta.name.name;
-        let namespaces = self.indexes.namespaces_of_tenant.of(name);
-        if namespaces.len() > 0 {
-            let names = named(namespaces.map(ToString::to_string));
-            return Some(format!("waits for its namespaces to be deleted: {names}"));
-        }
         let default = default_network_name(tenant).map(|name| name.to_string());
         let networks = self.indexes.networks_of_tenant.of(name);
         let others = networks.filter(|network| Some(&network.name) != default.as_ref());
-        let others: Vec<String> = others.map(ToString::to_string).collect();
-        (!others.is_empty())
-            .then(|| format!("waits for its networks to be deleted: {}", named(others.into_iter())))
+        let namespaces = self.indexes.namespaces_of_tenant.of(name);
+        let inside = [
+            ("namespaces", namespaces.map(ToString::to_string).collect::<Vec<_>>()),
+            ("networks", others.map(ToString::to_string).collect()),
+        ];
+        let waits: Vec<String> = inside
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("its {what} to be deleted: {}", named(names.into_iter())))
+            .collect();
+        (!waits.is_empty()).then(|| format!("waits for {}", waits.join("; for ")))
+    }
+
+    /// The ranges from which a tenant's services get addresses.
+    pub(super) fn service_ranges(&self, tenant: &Tenant) -> Vec<Cidr> {
+        match tenant.service_ranges.is_empty() {
+            true => self.settings.service.clone(),
+            false => tenant.service_ranges.clone(),
+        }
+    }
+
+    /// How far a tenant is isolated, and what keeps it from more.
+    fn isolation(&self, tenant: &Tenant) -> TenantIsolation {
+        let networks = self.indexes.networks_of_tenant.of(&tenant.meta.name.name);
+        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
+        let mut open = plans.filter(|plan| plan.isolation() == NetworkIsolation::Open);
+        let reason = match open.next() {
+            Some(plan) => {
+                format!("network {} is open: pods of other tenants reach it", plan.name)
+            }
+            None => "the tenant has no DNS of its own".into(),
+        };
+        TenantIsolation { grade: IsolationGrade::Soft, reason }
     }
 
     fn set_tenant_status(
@@ -121,14 +148,15 @@ impl World {
         let made =
             default_network_name(tenant).is_some_and(|name| self.network_named(&name).is_some());
         let networks = self.indexes.networks_of_tenant.of(&tenant.meta.name.name).len();
+        let ports = self.indexes.seats_of_tenant.of(&tenant.meta.name.name).len();
+        let service = self.service_ranges(tenant);
         let status = api::TenantStatus {
             phase,
             default_network_created: standing.default_network_created || made,
             networks: i32::try_from(networks).unwrap_or(i32::MAX),
-            isolation: Some(TenantIsolation {
-                grade: IsolationGrade::Soft,
-                reason: "the tenant has no DNS of its own".into(),
-            }),
+            ports: i32::try_from(ports).unwrap_or(i32::MAX),
+            service_cidrs: service.iter().map(ToString::to_string).collect(),
+            isolation: Some(self.isolation(tenant)),
             conditions: conditions(verdict, &tenant.meta, &standing.conditions, &now.time),
         };
         if tenant.status.as_ref() == Some(&status) {

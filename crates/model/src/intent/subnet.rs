@@ -44,14 +44,21 @@ impl From<&api::Subnet> for Subnet {
 }
 
 impl Subnet {
+    /// The phase that its status tells.
+    pub fn phase(&self) -> api::SubnetPhase {
+        self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
+
     /// Whether pods may get addresses from it.
     pub fn gives_addresses(&self) -> bool {
-        let phase = self.status.as_ref().map(|status| status.phase).unwrap_or_default();
-        phase == api::SubnetPhase::Active && !self.meta.deleting
+        self.phase() == api::SubnetPhase::Active && !self.meta.deleting
     }
-}
 
-impl Subnet {
+    /// Whether pods may get addresses of this family from it.
+    pub(crate) fn gives_family(&self, ipv4: bool) -> bool {
+        self.gives_addresses() && self.plan.as_ref().is_ok_and(|plan| plan.cidr.is_ipv4() == ipv4)
+    }
+
     /// Whether its status says that it has no address left.
     pub fn is_full(&self) -> bool {
         self.gives_addresses() && self.status.as_ref().is_some_and(|status| status.free == 0)

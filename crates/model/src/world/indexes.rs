@@ -89,7 +89,7 @@ impl Item for Tenant {
     fn says_as(&self, earlier: &Self) -> bool {
         let words =
             |tenant: &Tenant| (tenant.meta.uid.clone(), tenant.meta.deleting, tenant.quota.clone());
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.service_ranges == earlier.service_ranges
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -260,6 +260,7 @@ impl Item for Port {
         world.touch_claims_of_port(&self.meta.name, touched);
         if let Some(network) = self.network() {
             world.touch_network(network, touched);
+            world.touch_tenant(network.tenant.as_str(), touched);
         }
     }
 }

@@ -9,6 +9,7 @@ mod hosts;
 mod indexes;
 mod numbers;
 mod shelf;
+mod tally;
 mod touched;
 
 use std::collections::{BTreeSet, HashMap};
@@ -26,10 +27,15 @@ pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
 pub(crate) use shelf::{Change, HasMeta, Shelf};
+pub use tally::{Addresses, Tally};
 
 /// The range that flat networks share where nobody says otherwise: addresses that are meant to be
 /// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
 const FLAT_RANGE: &str = "100.64.0.0/10";
+
+/// The range from which services get addresses where nobody says otherwise. It is kept for
+/// measurements, so that nobody's network has it.
+const SERVICE_RANGE: &str = "198.18.0.0/16";
 
 /// What an operator can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +48,20 @@ pub struct Settings {
     pub flat: Vec<Cidr>,
     /// How long a StatefulSet's port that no pod has is kept.
     pub keep: Moment,
+    /// The ranges from which services of tenants that name none get addresses.
+    pub service: Vec<Cidr>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let flat = FLAT_RANGE.parse().ok().into_iter().collect();
-        let (rest, grace) = (Moment::from_secs(30), Moment::from_secs(30));
-        Settings { rest, grace, flat, keep: Moment::from_secs(24 * 60 * 60) }
+        let ranges = |range: &str| range.parse().ok().into_iter().collect();
+        Settings {
+            rest: Moment::from_secs(30),
+            grace: Moment::from_secs(30),
+            flat: ranges(FLAT_RANGE),
+            keep: Moment::from_secs(24 * 60 * 60),
+            service: ranges(SERVICE_RANGE),
+        }
     }
 }
 

@@ -48,6 +48,11 @@ impl<V: HasMeta> Shelf<V> {
         self.items.keys()
     }
 
+    /// All of them, in no order.
+    pub(crate) fn items(&self) -> impl ExactSizeIterator<Item = &V> {
+        self.items.values()
+    }
+
     /// Puts an object in its place unless something newer is known.
     pub(crate) fn put(&mut self, item: V) -> Change<V> {
         let meta = item.meta();

@@ -24,7 +24,10 @@ pub(crate) fn tenant(name: &str, cidrs: &[&str]) -> Object {
         isolation: None,
     };
     let default_network = (!cidrs.is_empty()).then_some(network);
-    Object::Tenant(api::Tenant::new(name, api::TenantSpec { default_network, quota: None }))
+    Object::Tenant(api::Tenant::new(
+        name,
+        api::TenantSpec { default_network, ..Default::default() },
+    ))
 }
 
 pub(crate) fn namespace(name: &str, tenant: &str) -> Object {
@@ -188,9 +191,66 @@ fn a_tenant_goes_only_when_nothing_is_inside_and_says_what_is() {
         assert_eq!(status.phase, TenantPhase::Terminating);
         message(&status.conditions)
     };
-    assert_eq!(waiting(&scene), "waits for its namespaces to be deleted: shop");
+    let both =
+        "waits for its namespaces to be deleted: shop; for its networks to be deleted: acme.second";
+    assert_eq!(waiting(&scene), both);
     scene.delete(Kind::Namespace, "shop");
     assert_eq!(waiting(&scene), "waits for its networks to be deleted: acme.second");
     scene.delete(Kind::Network, "acme.second");
     assert!(scene.cluster.objects.is_empty(), "{:?}", scene.cluster.objects.keys());
+}
+
+#[test]
+fn a_tenant_tells_what_it_uses_and_where_its_services_get_addresses() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"])).create(namespace("shop", "acme"));
+    for name in ["shop/a", "shop/b"] {
+        scene.create(crate::pods::pod(name, None, None));
+    }
+    let status = |scene: &Scene| scene.cluster.tenant("acme").status.clone().unwrap();
+    assert_eq!((status(&scene).networks, status(&scene).ports), (1, 2));
+    assert_eq!(status(&scene).service_cidrs, ["198.18.0.0/16"], "the default is told");
+    scene.delete(Kind::Pod, "shop/a");
+    assert_eq!(status(&scene).ports, 1);
+    scene.cluster.change(&key(Kind::Tenant, "acme"), |object| {
+        let Object::Tenant(tenant) = object else { unreachable!() };
+        tenant.spec.service_cidrs = vec!["10.96.0.0/16".into()];
+    });
+    scene.settle();
+    assert_eq!(status(&scene).service_cidrs, ["10.96.0.0/16"]);
+}
+
+#[test]
+fn a_network_that_would_hide_its_tenants_services_fails_and_names_both() {
+    let mut scene = Scene::new();
+    scene
+        .create(tenant("acme", &[]))
+        .create(crate::networks::network("acme.over", None, &["198.18.0.0/15"]))
+        .create(crate::networks::network("acme.beside", None, &["198.19.0.0/16"]));
+    let told = |name| scene.cluster.network(name).status.clone().unwrap();
+    let over = told("acme.over");
+    assert_eq!(over.phase, NetworkPhase::Failed);
+    let text = "198.18.0.0/15 of acme.over overlaps 198.18.0.0/16, from which services of tenant \
+                acme get addresses";
+    assert_eq!(message(&over.conditions), text);
+    assert_eq!(told("acme.beside").phase, NetworkPhase::Active);
+}
+
+#[test]
+fn a_tenant_with_an_open_network_says_so_in_its_isolation() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &[]));
+    let reason = |scene: &Scene| {
+        let status = scene.cluster.tenant("acme").status.clone().unwrap();
+        status.isolation.unwrap().reason
+    };
+    assert_eq!(reason(&scene), "the tenant has no DNS of its own");
+    let spec = api::NetworkSpec {
+        tenant: "acme".into(),
+        type_: "flat".into(),
+        isolation: Some(api::NetworkIsolation::Open),
+        ..Default::default()
+    };
+    scene.create(Object::Network(api::Network::new("acme.open", spec)));
+    assert_eq!(reason(&scene), "network acme.open is open: pods of other tenants reach it");
 }

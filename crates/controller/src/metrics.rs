@@ -1,0 +1,203 @@
+//! What can be measured of the controller, for Prometheus.
+//!
+//! The rule: every label is one of a closed set. No name of a tenant or an object is a label, so
+//! that the number of series does not grow with the cluster.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Display, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use atoll_model::intent::Kind;
+use atoll_model::{Action, Addresses, Key, Tally};
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::queue::Outcome;
+use crate::reconcile::Desk;
+
+/// The text format's version, as Prometheus asks for it.
+const FORMAT: &str = "text/plain; version=0.0.4";
+
+/// What is counted while the controller works.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    decisions: Mutex<BTreeMap<(Kind, Outcome), u64>>,
+    repaired: AtomicU64,
+}
+
+impl Counters {
+    /// Counts that an object was looked at.
+    pub(crate) fn count(&self, key: &Key, outcome: Outcome) {
+        let mut counts = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((key.kind, outcome)).or_default() += 1;
+    }
+
+    /// Counts what was done, where it repairs: a claim that is given back for its own sake was
+    /// held by nobody.
+    pub(crate) fn count_done(&self, key: &Key, action: &Action) {
+        let gives_back = matches!(action, Action::Delete(_) | Action::Release(..));
+        if key.kind == Kind::Claim && gives_back {
+            self.repaired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub(crate) fn text(&self, tally: &Tally, depth: usize, leading: bool) -> String {
+        let mut page = Page::default();
+        self.tell_decisions(&mut page);
+        tell_objects(&mut page, tally);
+        tell_addresses(&mut page, tally);
+        page.gauge("atoll_waiting_pods", "Pods that wait for a network or an address.");
+        page.value("atoll_waiting_pods", &[], tally.waiting_pods);
+        page.gauge("atoll_queue_depth", "Objects that are looked at or wait for it.");
+        page.value("atoll_queue_depth", &[], depth);
+        page.gauge("atoll_leading", "Whether this controller is the one that works.");
+        page.value("atoll_leading", &[], u8::from(leading));
+        page.0
+    }
+
+    fn tell_decisions(&self, page: &mut Page) {
+        let counts = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        page.counter("atoll_decisions_total", "Objects looked at, by what came of it.");
+        for ((kind, outcome), count) in counts.iter() {
+            let labels = [("kind", label(kind)), ("outcome", label(outcome))];
+            page.value("atoll_decisions_total", &labels, count);
+        }
+        page.counter(
+            "atoll_leaks_repaired_total",
+            "Claims that nobody held any more and that were given back.",
+        );
+        let repaired = self.repaired.load(Ordering::Relaxed);
+        page.value("atoll_leaks_repaired_total", &[], repaired);
+    }
+}
+
+fn tell_objects(page: &mut Page, tally: &Tally) {
+    page.gauge("atoll_objects", "Objects, by kind.");
+    for (kind, count) in &tally.objects {
+        page.value("atoll_objects", &[("kind", label(kind))], count);
+    }
+    page.gauge("atoll_networks", "Networks, by phase.");
+    for (phase, count) in &tally.networks {
+        page.value("atoll_networks", &[("phase", label(phase))], count);
+    }
+    page.gauge("atoll_subnets", "Subnets, by phase.");
+    for (phase, count) in &tally.subnets {
+        page.value("atoll_subnets", &[("phase", label(phase))], count);
+    }
+    page.gauge("atoll_exhausted_subnets", "Subnets without a free address.");
+    page.value("atoll_exhausted_subnets", &[], tally.exhausted_subnets);
+}
+
+fn tell_addresses(page: &mut Page, tally: &Tally) {
+    page.gauge("atoll_addresses", "Addresses of Active subnets, by family and state.");
+    for (family, Addresses { used, free }) in [("ipv4", tally.ipv4), ("ipv6", tally.ipv6)] {
+        for (state, count) in [("used", used), ("free", free)] {
+            let labels = [("family", family.to_owned()), ("state", state.to_owned())];
+            page.value("atoll_addresses", &labels, count);
+        }
+    }
+}
+
+/// The label of a value of a closed set: its name in lower case.
+fn label(value: impl Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+/// A page of metrics.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn gauge(&mut self, name: &str, help: &str) {
+        self.head(name, help, "gauge");
+    }
+
+    fn counter(&mut self, name: &str, help: &str) {
+        self.head(name, help, "counter");
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        match labels.is_empty() {
+            true => self.line(format_args!("{name} {value}")),
+            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
+        }
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").unwrap_or_else(|_| unreachable!("a String takes everything"));
+    }
+}
+
+/// Binds the address of the metrics.
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot serve metrics at {address} (--metrics-address)"))
+}
+
+/// Serves metrics for ever.
+pub(crate) async fn serve(listener: TcpListener, desk: Arc<Desk>) {
+    let page = move || async move { ([(CONTENT_TYPE, FORMAT)], desk.metrics()) };
+    let router = Router::new().route("/metrics", get(page));
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::error!(%error, "metrics are served no more");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_model::Target;
+    use atoll_model::intent::ObjectName;
+
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_told_with_labels_of_closed_sets() {
+        let counters = Counters::default();
+        let key = |kind| Key::new(kind, ObjectName::cluster("acme-secret"));
+        counters.count(&key(Kind::Pod), Outcome::Acted);
+        counters.count(&key(Kind::Pod), Outcome::Acted);
+        let target = Target { key: key(Kind::Claim), uid: "u".into(), revision: 1 };
+        counters.count_done(&key(Kind::Claim), &Action::Delete(target.clone()));
+        counters.count_done(&key(Kind::Port), &Action::Delete(target));
+        let tally = Tally {
+            exhausted_subnets: 3,
+            ipv4: Addresses { used: 7, free: 9 },
+            ..Tally::default()
+        };
+        let text = counters.text(&tally, 5, true);
+        for line in [
+            "# TYPE atoll_decisions_total counter",
+            "atoll_decisions_total{kind=\"pod\",outcome=\"acted\"} 2",
+            "atoll_leaks_repaired_total 1",
+            "atoll_exhausted_subnets 3",
+            "atoll_addresses{family=\"ipv4\",state=\"free\"} 9",
+            "atoll_addresses{family=\"ipv6\",state=\"used\"} 0",
+            "atoll_queue_depth 5",
+            "atoll_leading 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in:\n{text}");
+        }
+        assert!(!text.contains("acme-secret"), "no name of a tenant is told");
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_named() {
+        let taken = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = listen(address).await.unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()) && error.contains("--metrics-address"));
+    }
+}
