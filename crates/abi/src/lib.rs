@@ -14,11 +14,11 @@ mod layout;
 pub use address::Address;
 pub use connection::{
     CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,
-    TableKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};
 pub use layout::{
     CONNECTIONS_PER_NETWORK, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES,
-    Interface, InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer, PeerKey,
+    Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, Peer,
+    PeerKey,
 };

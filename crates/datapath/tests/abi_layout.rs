@@ -9,8 +9,8 @@ use std::process::Command;
 use atoll_abi::{
     Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
     ConnectionState, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, MAX_SOURCES, NO_NETWORK, Peer,
-    PeerKey, TableKey, Traffic,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES,
+    NO_NETWORK, Peer, PeerKey, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -39,18 +39,26 @@ fn structs() -> Vec<String> {
             serves_ipv6,
             name,
             sources,
-            reserved
+            slot,
+            table
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, reserved),
+        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
-        same_layout!(TableKey, "table_key", network),
+        vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_connections() -> Vec<String> {
+    [
         same_layout!(
             ConnectionKey,
             "connection_key",
+            network,
             low,
             high,
             low_port,
@@ -99,7 +107,6 @@ fn structs() -> Vec<String> {
             kind,
             protocol
         ),
-        vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
     ]
     .concat()
 }
@@ -111,6 +118,7 @@ fn numbers() -> Vec<String> {
         reasons.map(|reason| format!("DROP_{} == {}", c_name(reason), reason.number())).collect();
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
+    facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
     facts.push(format!("CONNECTIONS_PER_NETWORK == {CONNECTIONS_PER_NETWORK}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
@@ -145,7 +153,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_connections(), numbers()].concat()).unwrap();
 }
 
 #[test]

@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod connections;
+mod counting;
 mod fabric;
 mod forge;
+mod fragments;
 mod gateway;
 mod isolation;
 mod lifecycle;
 mod overlay;
 mod spoofing;
 mod talk;
+mod upgrade;
+mod verdicts;
