@@ -5,7 +5,7 @@
 #include "connection.h"
 #include "fragments.h"
 
-static __noinline verdict track(struct __sk_buff *skb, struct flow *flow)
+static __always_inline verdict track(struct __sk_buff *skb, struct flow *flow)
 {
 	__u32 place = flow->table;
 	void *table = bpf_map_lookup_elem(&connections, &place);
