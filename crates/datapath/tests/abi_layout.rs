@@ -168,3 +168,13 @@ fn both_sides_have_the_same_gateway() {
     let bytes = MacAddr::GATEWAY.octets().map(|byte| format!("0x{byte:02x}")).join(", ");
     assert!(header.contains(&format!("#define GATEWAY_MAC {{ {bytes} }}")), "{bytes}");
 }
+
+#[test]
+fn the_walk_of_a_packet_lists_every_drop_reason() {
+    let walk = include_str!("../../../docs/packet-walk.md");
+    let listed: Vec<&str> = walk.lines().filter(|line| line.contains("| `")).collect();
+    let row = |reason: &DropReason| {
+        format!("| {} | `{}` | {} |", reason.number(), reason.name(), reason.meaning())
+    };
+    assert_eq!(listed, DropReason::ALL.iter().map(row).collect::<Vec<_>>());
+}
