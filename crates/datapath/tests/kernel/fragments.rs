@@ -58,7 +58,7 @@ impl Scene {
 }
 
 /// A fragment: `content` at `offset` of the datagram with the number `id`.
-fn fragment(
+pub(crate) fn fragment(
     (from, to): (Voice, Voice),
     protocol: u8,
     id: u16,

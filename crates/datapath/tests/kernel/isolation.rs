@@ -128,7 +128,7 @@ fn checksums_are_right_with_every_offload_off() {
 }
 
 /// Offloads leave checksums unfinished and glue packets together again.
-fn switch_offloads_off(namespace: &Namespace, link: &str) {
+pub(crate) fn switch_offloads_off(namespace: &Namespace, link: &str) {
     let features = ["tx", "rx", "tso", "gso", "gro"].into_iter().flat_map(|it| [it, "off"]);
     let arguments: Vec<_> = ["-K", link].into_iter().chain(features).collect();
     let output = namespace.command("ethtool", &arguments);

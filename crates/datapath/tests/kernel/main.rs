@@ -13,5 +13,7 @@ mod lifecycle;
 mod overlay;
 mod spoofing;
 mod talk;
+mod threats;
+mod under_load;
 mod upgrade;
 mod verdicts;

@@ -58,7 +58,7 @@ fn copy_drops((from, to): (&Path, &Path)) {
 }
 
 /// Makes a node look as layout 1 left it: its maps, and the links of its programs.
-fn turn_back(state: &mut State) {
+pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
     let (new, old) = (state.config.bpf_root.join("v2"), state.config.bpf_root.join("v1"));
     std::fs::create_dir_all(old.join("maps")).unwrap();
