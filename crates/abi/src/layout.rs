@@ -32,7 +32,8 @@ pub struct InterfaceKey {
     pub ifindex: u32,
 }
 
-/// Value of the map `interfaces`: what frames from a pod are checked against.
+/// Value of the map `interfaces`: what frames from a pod are checked against. What every packet
+/// needs comes first, in one line of the cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Interface {
@@ -40,6 +41,10 @@ pub struct Interface {
     pub since: u64,
     /// The network this interface is in.
     pub network: u32,
+    /// The place of its counters in the map `traffic`.
+    pub slot: u16,
+    /// The place of its network's table in the map `connections`.
+    pub table: u16,
     /// The only source MAC let through.
     pub mac: [u8; 6],
     /// How many of `sources` are used.
@@ -50,10 +55,6 @@ pub struct Interface {
     pub name: [u8; INTERFACE_NAME_BYTES],
     /// The only source addresses let through.
     pub sources: [Address; MAX_SOURCES],
-    /// The place of its counters in the map `traffic`.
-    pub slot: u16,
-    /// The place of its network's table in the map `connections`.
-    pub table: u16,
 }
 
 /// Key of the map `endpoints`.

@@ -20,16 +20,17 @@ struct interface_key {
 	__u32 ifindex;
 };
 
+/* What every packet needs comes first, in one line of the cache. */
 struct interface {
 	__u64 since; /* as of an endpoint */
 	__u32 network;
+	__u16 slot;  /* of its counters in `traffic` */
+	__u16 table; /* of its network in `connections` */
 	__u8 mac[6];
 	__u8 source_count;
 	__u8 serves_ipv6;
 	char name[INTERFACE_NAME_BYTES];
 	struct address sources[MAX_SOURCES];
-	__u16 slot;  /* of its counters in `traffic` */
-	__u16 table; /* of its network in `connections` */
 };
 
 struct endpoint_key {

@@ -39,9 +39,13 @@ fn write_as_former<const K: usize, const V: usize, const W: usize>(
     former.pin(to.join(name)).unwrap();
 }
 
-/// Layout 1 had no age, and less room behind.
-fn without_age<const V: usize, const W: usize>(value: &[u8; V]) -> [u8; W] {
-    value[8..8 + W].try_into().unwrap()
+/// Layout 1 had no age and no seats.
+fn former_interface<const V: usize>(value: &[u8; V]) -> [u8; 156] {
+    [&value[8..12], &value[16..16 + 152]].concat().try_into().unwrap()
+}
+
+fn former_endpoint<const V: usize>(value: &[u8; V]) -> [u8; 28] {
+    [&value[8..34], &[0, 0]].concat().try_into().unwrap()
 }
 
 fn copy_drops((from, to): (&Path, &Path)) {
@@ -69,9 +73,13 @@ pub(crate) fn turn_back(state: &mut State) {
     write_as_former::<{ size_of::<InterfaceKey>() }, INTERFACE, 156>(
         maps,
         "interfaces",
-        without_age,
+        former_interface,
     );
-    write_as_former::<{ size_of::<EndpointKey>() }, ENDPOINT, 28>(maps, "endpoints", without_age);
+    write_as_former::<{ size_of::<EndpointKey>() }, ENDPOINT, 28>(
+        maps,
+        "endpoints",
+        former_endpoint,
+    );
     write_as_former::<{ size_of::<PeerKey>() }, { size_of::<Peer>() }, 4>(maps, "peers", |v| *v);
     copy_drops(maps);
     std::fs::rename(new.join("links"), old.join("links")).unwrap();
