@@ -4,19 +4,13 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::Address;
 
-/// Key of the map `connections`, whose values are tables.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
-pub struct TableKey {
-    /// The network.
-    pub network: u32,
-}
-
 /// Key of a network's table. The lower of both ends stands first, so that one entry serves both
 /// directions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub struct ConnectionKey {
+    /// The network.
+    pub network: u32,
     /// One end.
     pub low: Address,
     /// The other.

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::Address;
 
-/// Value of the per-CPU map `traffic`.
+/// Value of the per-CPU map `traffic`, at the slot of an interface.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Traffic {

@@ -18,10 +18,13 @@ pub const INTERFACE_NAME_BYTES: usize = 16;
 /// The number in a [`DropKey`] when a packet could not be put to any network.
 pub const NO_NETWORK: u32 = 0;
 
+/// How many interfaces one node may have.
+pub const MAX_INTERFACES: u16 = 4096;
+
 /// How many connections one network may have on one node; more push out its own least used.
 pub const CONNECTIONS_PER_NETWORK: u32 = 16384;
 
-/// Key of the maps `interfaces` and `traffic`.
+/// Key of the map `interfaces`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
 pub struct InterfaceKey {
@@ -29,7 +32,8 @@ pub struct InterfaceKey {
     pub ifindex: u32,
 }
 
-/// Value of the map `interfaces`: what frames from a pod are checked against.
+/// Value of the map `interfaces`: what frames from a pod are checked against. What every packet
+/// needs comes first, in one line of the cache.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Interface {
@@ -37,6 +41,10 @@ pub struct Interface {
     pub since: u64,
     /// The network this interface is in.
     pub network: u32,
+    /// The place of its counters in the map `traffic`.
+    pub slot: u16,
+    /// The place of its network's table in the map `connections`.
+    pub table: u16,
     /// The only source MAC let through.
     pub mac: [u8; 6],
     /// How many of `sources` are used.
@@ -47,8 +55,6 @@ pub struct Interface {
     pub name: [u8; INTERFACE_NAME_BYTES],
     /// The only source addresses let through.
     pub sources: [Address; MAX_SOURCES],
-    /// Zero.
-    pub reserved: [u8; 4],
 }
 
 /// Key of the map `endpoints`.
@@ -80,8 +86,12 @@ pub struct Endpoint {
     pub node: Address,
     /// The pod's MAC, put into the frame on delivery.
     pub mac: [u8; 6],
+    /// Of an endpoint of this node: as of its interface.
+    pub slot: u16,
+    /// Likewise.
+    pub table: u16,
     /// Zero.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 2],
 }
 
 /// Key of the map `peers`.

@@ -19,12 +19,11 @@ pub use alias::{
 };
 pub use connection::{
     CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,
-    TableKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};
 pub use layout::{
     CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_SOURCES, NO_NETWORK, Peer,
-    PeerKey,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES,
+    NO_NETWORK, Peer, PeerKey,
 };

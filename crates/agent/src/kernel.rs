@@ -16,6 +16,11 @@ pub trait Kernel: Send {
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
     /// What has been dropped so far.
     fn drops(&self) -> Result<Vec<DropCount>>;
+    /// Forgets what is left of networks that are gone; a kernel that keeps nothing has nothing to
+    /// forget.
+    fn collect(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Kernel for Datapath {
@@ -33,5 +38,9 @@ impl Kernel for Datapath {
 
     fn drops(&self) -> Result<Vec<DropCount>> {
         Ok(Datapath::drops(self)?)
+    }
+
+    fn collect(&mut self) -> Result<()> {
+        Ok(Datapath::collect(self)?)
     }
 }

@@ -137,6 +137,9 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
         self.look_anew = true;
         self.forget_vanished_sandboxes();
         self.pass().await;
+        if let Err(error) = self.kernel.collect() {
+            tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");
+        }
     }
 
     async fn on_alarm(&mut self) {

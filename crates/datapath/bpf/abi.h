@@ -8,6 +8,7 @@
 #define MAX_SOURCES 8
 #define INTERFACE_NAME_BYTES 16
 #define NO_NETWORK 0
+#define MAX_INTERFACES 4096
 #define CONNECTIONS_PER_NETWORK 16384
 
 /* An IP address in network byte order; IPv4 is written as IPv4-mapped IPv6. */
@@ -19,15 +20,17 @@ struct interface_key {
 	__u32 ifindex;
 };
 
+/* What every packet needs comes first, in one line of the cache. */
 struct interface {
 	__u64 since; /* as of an endpoint */
 	__u32 network;
+	__u16 slot;  /* of its counters in `traffic` */
+	__u16 table; /* of its network in `connections` */
 	__u8 mac[6];
 	__u8 source_count;
 	__u8 serves_ipv6;
 	char name[INTERFACE_NAME_BYTES];
 	struct address sources[MAX_SOURCES];
-	__u8 reserved[4];
 };
 
 struct endpoint_key {
@@ -40,7 +43,9 @@ struct endpoint {
 	__u32 ifindex;
 	struct address node;
 	__u8 mac[6];
-	__u8 reserved[6];
+	__u16 slot; /* of an endpoint of this node: as of its interface */
+	__u16 table;
+	__u8 reserved[2];
 };
 
 struct peer_key {
@@ -72,14 +77,11 @@ struct drop_counter {
 	__u64 bytes;
 };
 
-struct table_key {
-	__u32 network;
-};
-
 /* A connection, or a datagram that comes in fragments. The lower of both ends stands first, so that
  * one entry serves both directions; a datagram has the identification of its fragments in place of
  * the ports. */
 struct connection_key {
+	__u32 network;
 	struct address low;
 	struct address high;
 	__be16 low_port;

@@ -23,6 +23,7 @@
 struct flow {
 	__u64 since; /* when the younger of both came to its place */
 	__u32 network;
+	__u32 table; /* of the network in `connections` */
 	struct address source;
 	struct address destination;
 	struct transport transport;
@@ -81,6 +82,7 @@ static __always_inline struct connection_key key_of(const struct flow *flow, boo
 
 	if (from_high)
 		return (struct connection_key){
+			.network = flow->network,
 			.low = flow->destination,
 			.high = flow->source,
 			.low_port = t->destination_port,
@@ -88,6 +90,7 @@ static __always_inline struct connection_key key_of(const struct flow *flow, boo
 			.protocol = t->protocol,
 		};
 	return (struct connection_key){
+		.network = flow->network,
 		.low = flow->source,
 		.high = flow->destination,
 		.low_port = t->source_port,
@@ -282,7 +285,7 @@ static __always_inline bool read_quoted_ports(struct __sk_buff *skb, struct tran
 static __noinline verdict check_error(struct __sk_buff *skb, void *table, struct flow *flow,
 				      __u64 now)
 {
-	struct flow quoted = {};
+	struct flow quoted = { .network = flow->network };
 	struct connection_key key;
 	struct connection *known;
 	verdict judged = flow->transport.protocol == ICMP_PROTOCOL ?

@@ -25,7 +25,7 @@ static __always_inline int deliver_here(struct __sk_buff *skb, struct ethhdr *et
 					const struct endpoint *to)
 {
 	address_frame(eth, to);
-	count_received(skb, to->ifindex);
+	count_received(skb, to->slot);
 	bpf_skb_change_type(skb, PACKET_HOST);
 	return bpf_redirect_peer(to->ifindex, 0);
 }

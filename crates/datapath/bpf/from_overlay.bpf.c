@@ -39,6 +39,7 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
 	to = endpoint_of(flow->network, &flow->destination);
 	if (!to || !to->ifindex)
 		return drop(skb, flow->network, DROP_NO_ENDPOINT);
+	flow->table = to->table;
 	flow->since = from->since > to->since ? from->since : to->since;
 	judged = track(skb, flow);
 	if (judged != FINE)

@@ -32,11 +32,11 @@ static __always_inline verdict check_ends(const struct interface *own, const str
 	return to_group || is_group_mac(eth->h_dest) ? DROP_MULTICAST : FINE;
 }
 
-static __always_inline int send(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
-				const struct endpoint *to)
+static __always_inline int send(struct __sk_buff *skb, struct ethhdr *eth,
+				const struct interface *own, const struct endpoint *to)
 {
-	count_sent(skb);
-	return to->ifindex ? deliver_here(skb, eth, to) : deliver_there(skb, eth, network, to);
+	count_sent(skb, own->slot);
+	return to->ifindex ? deliver_here(skb, eth, to) : deliver_there(skb, eth, own->network, to);
 }
 
 /* The flow of a packet from `own`'s pod to `to`. */
@@ -44,6 +44,7 @@ static __always_inline verdict track_to(struct __sk_buff *skb, struct flow *flow
 					const struct interface *own, const struct endpoint *to)
 {
 	flow->network = own->network;
+	flow->table = own->table;
 	flow->since = own->since > to->since ? own->since : to->since;
 	return track(skb, flow);
 }
@@ -78,7 +79,7 @@ static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface
 		return drop(skb, own->network, judged);
 	if (!to->ifindex && !fits_tunnel(skb))
 		return refuse_too_big_ipv4(skb, own);
-	return send(skb, eth, own->network, to);
+	return send(skb, eth, own, to);
 }
 
 static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own)
@@ -117,7 +118,7 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 		return drop(skb, own->network, judged);
 	if (!to->ifindex && !fits_tunnel(skb))
 		return refuse_too_big_ipv6(skb, own);
-	return send(skb, eth, own->network, to);
+	return send(skb, eth, own, to);
 }
 
 SEC("classifier")

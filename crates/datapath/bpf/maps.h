@@ -13,7 +13,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_INTERFACES);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, struct interface_key);
 	__type(value, struct interface);
@@ -59,25 +59,22 @@ struct {
 	__type(value, struct drop_counter);
 } drops SEC(".maps");
 
-/* What each pod of this node has sent and received, by the host side of its interface. The agent
- * makes the entries; a program only finds them. */
+/* What each pod of this node has sent and received, by the slot of its interface. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_INTERFACES);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__type(key, struct interface_key);
+	__type(key, __u32);
 	__type(value, struct traffic);
 } traffic SEC(".maps");
 
 /* One table of connections for each network that has a pod on this node. A network that opens more
  * than its table holds loses its own least used ones and nobody else's. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_INTERFACES);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__type(key, struct table_key);
+	__type(key, __u32);
 	__array(values, struct {
 		__uint(type, BPF_MAP_TYPE_LRU_HASH);
 		__uint(max_entries, CONNECTIONS_PER_NETWORK);

@@ -5,10 +5,10 @@
 #include "connection.h"
 #include "fragments.h"
 
-static __noinline verdict track(struct __sk_buff *skb, struct flow *flow)
+static __always_inline verdict track(struct __sk_buff *skb, struct flow *flow)
 {
-	struct table_key network = { .network = flow->network };
-	void *table = bpf_map_lookup_elem(&connections, &network);
+	__u32 place = flow->table;
+	void *table = bpf_map_lookup_elem(&connections, &place);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	verdict judged = FINE;
 

@@ -5,16 +5,14 @@
 
 #include "maps.h"
 
-static __always_inline struct traffic *traffic_of(__u32 ifindex)
+static __always_inline struct traffic *traffic_in(__u32 slot)
 {
-	struct interface_key key = { .ifindex = ifindex };
-
-	return bpf_map_lookup_elem(&traffic, &key);
+	return bpf_map_lookup_elem(&traffic, &slot);
 }
 
-static __always_inline void count_sent(struct __sk_buff *skb)
+static __always_inline void count_sent(struct __sk_buff *skb, __u32 slot)
 {
-	struct traffic *own = traffic_of(skb->ifindex);
+	struct traffic *own = traffic_in(slot);
 
 	if (!own)
 		return;
@@ -22,9 +20,9 @@ static __always_inline void count_sent(struct __sk_buff *skb)
 	own->sent_bytes += skb->len;
 }
 
-static __always_inline void count_received(struct __sk_buff *skb, __u32 ifindex)
+static __always_inline void count_received(struct __sk_buff *skb, __u32 slot)
 {
-	struct traffic *theirs = traffic_of(ifindex);
+	struct traffic *theirs = traffic_in(slot);
 
 	if (!theirs)
 		return;
@@ -35,10 +33,12 @@ static __always_inline void count_received(struct __sk_buff *skb, __u32 ifindex)
 /* What comes through the tunnel is of no pod of this node. */
 static __always_inline void count_dropped(struct __sk_buff *skb)
 {
-	struct traffic *own = traffic_of(skb->ifindex);
+	struct interface_key key = { .ifindex = skb->ifindex };
+	struct interface *own = bpf_map_lookup_elem(&interfaces, &key);
+	struct traffic *counters = own ? traffic_in(own->slot) : NULL;
 
-	if (!own)
+	if (!counters)
 		return;
-	own->dropped_packets += 1;
-	own->dropped_bytes += skb->len;
+	counters->dropped_packets += 1;
+	counters->dropped_bytes += skb->len;
 }

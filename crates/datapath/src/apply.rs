@@ -9,6 +9,7 @@ use atoll_types::NetAddr;
 use crate::error::DatapathError;
 use crate::netlink::Link;
 use crate::pins::unpin;
+use crate::seat::Seat;
 use crate::{Datapath, clock, encode, interface, observe};
 
 /// Does the step.
@@ -51,9 +52,11 @@ async fn guard_interface(
     let link = existing(datapath, name).await?;
     let key = InterfaceKey { ifindex: link.index };
     let known = datapath.maps.interfaces.get(key)?;
-    let since = encode::interface_since(known.as_ref(), name, guard, clock::now()?);
-    datapath.maps.make_room_for(key, guard.network.get())?;
-    datapath.maps.interfaces.put(key, encode::interface(name, guard, since)?)?;
+    let (seat, since) = match encode::known_interface(known, name, guard) {
+        Some(known) => (Seat::from(&known), known.since),
+        None => (datapath.maps.new_seat(guard.network.get())?, clock::now()?),
+    };
+    datapath.maps.interfaces.put(key, encode::interface(name, guard, seat, since)?)?;
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
@@ -64,7 +67,10 @@ async fn put_endpoint(
 ) -> Result<(), DatapathError> {
     let entry = match &endpoint.place {
         Place::Here(name) => {
-            encode::endpoint_here(endpoint.mac, existing(datapath, name).await?.index)
+            let ifindex = existing(datapath, name).await?.index;
+            let guarded = datapath.maps.interfaces.get(InterfaceKey { ifindex })?;
+            let guarded = guarded.ok_or_else(|| DatapathError::NotGuarded(name.clone()))?;
+            encode::endpoint_here(endpoint.mac, ifindex, Seat::from(&guarded))
         }
         Place::There(node) => encode::endpoint_there(endpoint.mac, *node)?,
     };
@@ -92,7 +98,6 @@ async fn remove_interfaces(
     for (key, entry) in datapath.maps.interfaces.entries()? {
         if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
             datapath.maps.interfaces.remove(key)?;
-            datapath.maps.traffic.remove(key)?;
         }
     }
     Ok(())

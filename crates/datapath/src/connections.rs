@@ -1,18 +1,17 @@
 //! The tables of connections, one for each network that has a pod on this node.
 //!
-//! The rule: a network's table is there before a packet of it can pass, and gone once the network
-//! has no pod here any more.
+//! The rule: a network's table is there before a packet of it can pass. A table that its network
+//! has left stays and serves the next.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use atoll_abi::{
     CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection as Entry, ConnectionKey,
-    ConnectionState, KIND_CONNECTION, TableKey,
+    ConnectionState, KIND_CONNECTION,
 };
 use atoll_types::NetworkId;
-use aya::maps::{HashMap, HashOfMaps, Map, MapData, MapError};
+use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, MapError};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_LRU_HASH;
 
 use crate::error::{Attempt, DatapathError};
@@ -33,63 +32,52 @@ pub struct Connection {
 
 type Table = HashMap<MapData, Raw<ConnectionKey>, Raw<Entry>>;
 
-/// All tables of a node.
+/// All tables of a node, by their places.
 pub(crate) struct Tables {
-    tables: HashOfMaps<MapData, Raw<TableKey>, Table>,
+    tables: ArrayOfMaps<MapData, Table>,
 }
 
 impl Tables {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
         let map = pinned(dir, "connections")?;
-        let tables = HashOfMaps::try_from(map).attempt(|| "use the map connections".into())?;
+        let tables = ArrayOfMaps::try_from(map).attempt(|| "use the map connections".into())?;
         Ok(Tables { tables })
     }
 
-    /// Makes the network's table, unless it is there.
-    pub(crate) fn ensure(&mut self, network: u32) -> Result<(), DatapathError> {
-        if self.get(network)?.is_some() {
+    /// Makes the table at `place`, unless it is there.
+    pub(crate) fn ensure(&mut self, place: u16) -> Result<(), DatapathError> {
+        if self.get(place)?.is_some() {
             return Ok(());
         }
-        let attempt = || format!("make the table of connections of network {network}");
+        let attempt = || format!("make the table of connections {place}");
         let table = new_table().attempt(attempt)?;
-        self.tables.insert(key(network), &table, 0).attempt(attempt)
+        self.tables.set(place.into(), &table, 0).attempt(attempt)
     }
 
-    /// Removes the tables of all networks but these.
-    pub(crate) fn keep(&mut self, networks: &BTreeSet<u32>) -> Result<(), DatapathError> {
-        let known: Result<Vec<_>, _> = self.tables.keys().collect();
-        let known = known.attempt(|| "list the tables of connections".into())?;
-        for gone in known.into_iter().filter(|it| !networks.contains(&it.0.network)) {
-            match self.tables.remove(&gone) {
-                done if is_missing(&done) => {}
-                done => done.attempt(|| "remove a table of connections".into())?,
-            }
-        }
-        Ok(())
-    }
-
-    /// The connections of a network; none where it has no pod here.
-    pub(crate) fn list(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        let Some(table) = self.get(network.get())? else { return Ok(vec![]) };
+    /// The connections of a network in the table at `place`.
+    pub(crate) fn list(
+        &self,
+        place: u16,
+        network: NetworkId,
+    ) -> Result<Vec<Connection>, DatapathError> {
+        let Some(table) = self.get(place)? else { return Ok(vec![]) };
         let entries = table.iter().filter(|entry| !is_missing(entry));
-        let entries = entries.map(|entry| entry.map(|(key, value)| connection(&key.0, &value.0)));
-        let entries: Result<Vec<_>, _> = entries.collect();
-        let entries = entries.attempt(|| format!("read the connections of network {network}"))?;
-        Ok(entries.into_iter().flatten().collect())
+        let own = entries.map(|entry| {
+            let (Raw(key), Raw(value)) = entry?;
+            let own = key.network == network.get();
+            Ok(own.then(|| connection(&key, &value)).flatten())
+        });
+        let own: Result<Vec<_>, MapError> = own.collect();
+        let own = own.attempt(|| format!("read the connections of network {network}"))?;
+        Ok(own.into_iter().flatten().collect())
     }
 
-    fn get(&self, network: u32) -> Result<Option<Table>, DatapathError> {
-        match self.tables.get(&key(network), 0) {
+    fn get(&self, place: u16) -> Result<Option<Table>, DatapathError> {
+        match self.tables.get(&place.into(), 0) {
             found if is_missing(&found) => Ok(None),
-            found => {
-                found.map(Some).attempt(|| format!("open the connections of network {network}"))
-            }
+            found => found.map(Some).attempt(|| format!("open the table of connections {place}")),
         }
     }
-}
-
-fn key(network: u32) -> Raw<TableKey> {
-    Raw(TableKey { network })
 }
 
 fn new_table() -> Result<Table, MapError> {

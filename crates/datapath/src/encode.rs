@@ -8,11 +8,13 @@ use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Place, Resolver};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 use crate::error::DatapathError;
+use crate::seat::Seat;
 
-/// The map entry that enforces `guard` on the interface called `name`, which is there `since`.
+/// The map entry that enforces `guard` on the interface called `name`, which is in its seat `since`.
 pub(crate) fn interface(
     name: &HostInterface,
     guard: &Guard,
+    seat: Seat,
     since: u64,
 ) -> Result<abi::Interface, DatapathError> {
     let count = u8::try_from(guard.ips.len()).ok();
@@ -29,7 +31,8 @@ pub(crate) fn interface(
         serves_ipv6: guard.ips.iter().any(IpAddr::is_ipv6).into(),
         name: name_bytes(name),
         sources,
-        reserved: [0; 4],
+        slot: seat.slot,
+        table: seat.table,
     })
 }
 
@@ -56,29 +59,35 @@ pub(crate) fn guard(entry: &abi::Interface) -> Option<Guard> {
     })
 }
 
-/// The map entry for an endpoint, whose interface (if it is on this node) has index `ifindex`.
-pub(crate) fn endpoint_here(mac: MacAddr, ifindex: u32) -> abi::Endpoint {
-    abi::Endpoint { since: 0, ifindex, node: Address::NONE, mac: mac.octets(), reserved: [0; 6] }
+/// The map entry for an endpoint whose interface is on this node, with index `ifindex`, in `seat`.
+pub(crate) fn endpoint_here(mac: MacAddr, ifindex: u32, seat: Seat) -> abi::Endpoint {
+    abi::Endpoint {
+        since: 0,
+        ifindex,
+        node: Address::NONE,
+        mac: mac.octets(),
+        slot: seat.slot,
+        table: seat.table,
+        reserved: [0; 2],
+    }
 }
 
 /// The map entry for an endpoint on the node with underlay address `node`.
 pub(crate) fn endpoint_there(mac: MacAddr, node: IpAddr) -> Result<abi::Endpoint, DatapathError> {
     let node = ipv4_node(node)?;
-    Ok(abi::Endpoint { since: 0, ifindex: 0, node, mac: mac.octets(), reserved: [0; 6] })
+    Ok(abi::Endpoint { node, ..endpoint_here(mac, 0, Seat::default()) })
 }
 
-/// Since when an interface that is guarded anew `now` is there: what is there already stays as old
-/// as it is, so that its connections stay its own.
-pub(crate) fn interface_since(
-    known: Option<&abi::Interface>,
+/// The entry that an interface has already: what is there keeps its seat and its age, so that its
+/// connections stay its own.
+pub(crate) fn known_interface(
+    known: Option<abi::Interface>,
     name: &HostInterface,
     guard: &Guard,
-    now: u64,
-) -> u64 {
-    let same = known.filter(|known| {
+) -> Option<abi::Interface> {
+    known.filter(|known| {
         interface_name(known).as_ref() == Some(name) && known.network == guard.network.get()
-    });
-    same.map_or(now, |known| known.since)
+    })
 }
 
 /// The same endpoint as old as it is: one that has moved or changed is new.
@@ -115,14 +124,18 @@ pub(crate) fn net_addr(key: &abi::EndpointKey) -> Option<NetAddr> {
     Some(NetAddr::new(NetworkId::try_from(key.network).ok()?, key.address.into()))
 }
 
-/// What an endpoint entry says; `None` when its interface is not among `interfaces`.
+/// What an endpoint entry says; `None` when its interface is not among `interfaces`, or in another
+/// seat.
 pub(crate) fn endpoint(
     entry: &abi::Endpoint,
-    interfaces: &BTreeMap<u32, HostInterface>,
+    interfaces: &BTreeMap<u32, (HostInterface, Seat)>,
 ) -> Option<Endpoint> {
     let place = match entry.ifindex {
         0 => Place::There(entry.node.into()),
-        index => Place::Here(interfaces.get(&index)?.clone()),
+        index => {
+            let (name, seat) = interfaces.get(&index)?;
+            (Seat::from(entry) == *seat).then(|| Place::Here(name.clone()))?
+        }
     };
     Some(Endpoint { mac: MacAddr::new(entry.mac).ok()?, place })
 }
@@ -130,6 +143,8 @@ pub(crate) fn endpoint(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SEAT: Seat = Seat { slot: 3, table: 4 };
 
     fn name() -> HostInterface {
         HostInterface::for_attachment("c0ffee", "eth0")
@@ -146,7 +161,7 @@ mod tests {
     #[test]
     fn a_guard_survives_the_round_trip_with_its_interfaces_name() {
         for ips in [&["10.0.0.5"][..], &["10.0.0.5", "fd00::5"], &[]] {
-            let entry = interface(&name(), &guard_with(ips), 1).unwrap();
+            let entry = interface(&name(), &guard_with(ips), SEAT, 1).unwrap();
             assert_eq!(guard(&entry), Some(guard_with(ips)));
             assert_eq!(interface_name(&entry), Some(name()));
         }
@@ -156,13 +171,13 @@ mod tests {
     fn more_addresses_than_the_layout_holds_are_refused() {
         let ips: Vec<String> = (0..=MAX_SOURCES).map(|n| format!("10.0.0.{n}")).collect();
         let guard = guard_with(&ips.iter().map(String::as_str).collect::<Vec<_>>());
-        let error = interface(&name(), &guard, 1).unwrap_err();
+        let error = interface(&name(), &guard, SEAT, 1).unwrap_err();
         assert_eq!(error.to_string(), "an interface may have 8 addresses, not 9");
     }
 
     #[test]
     fn an_entry_that_no_plan_wrote_is_no_guard() {
-        let mut entry = interface(&name(), &guard_with(&["10.0.0.5"]), 1).unwrap();
+        let mut entry = interface(&name(), &guard_with(&["10.0.0.5"]), SEAT, 1).unwrap();
         entry.source_count = 9;
         assert_eq!(guard(&entry), None);
         entry.source_count = 1;
@@ -185,10 +200,12 @@ mod tests {
     #[test]
     fn an_endpoint_here_needs_its_interface_to_be_there() {
         let mac = "02:00:00:00:00:05".parse().unwrap();
-        let entry = endpoint_here(mac, 12);
-        let known = BTreeMap::from([(12, name())]);
+        let entry = endpoint_here(mac, 12, SEAT);
+        let known = BTreeMap::from([(12, (name(), SEAT))]);
         let expected = Endpoint { mac, place: Place::Here(name()) };
         assert_eq!(endpoint(&entry, &known), Some(expected));
+        let elsewhere = BTreeMap::from([(12, (name(), Seat::default()))]);
+        assert_eq!(endpoint(&entry, &elsewhere), None);
         assert_eq!(endpoint(&entry, &BTreeMap::new()), None);
     }
 
@@ -205,15 +222,15 @@ mod tests {
     #[test]
     fn what_stays_keeps_its_age_and_what_moves_is_new() {
         let mac = "02:00:00:00:00:05".parse().unwrap();
-        let first = aged(endpoint_here(mac, 12), None, 100);
+        let here = |ifindex| endpoint_here(mac, ifindex, SEAT);
+        let first = aged(here(12), None, 100);
         assert_eq!(first.since, 100);
-        assert_eq!(aged(endpoint_here(mac, 12), Some(first), 200), first);
-        assert_eq!(aged(endpoint_here(mac, 13), Some(first), 200).since, 200);
+        assert_eq!(aged(here(12), Some(first), 200), first);
+        assert_eq!(aged(here(13), Some(first), 200).since, 200);
         let guard = guard_with(&["10.0.0.5"]);
-        let known = interface(&name(), &guard, 100).unwrap();
-        assert_eq!(interface_since(Some(&known), &name(), &guard, 200), 100);
-        assert_eq!(interface_since(None, &name(), &guard, 200), 200);
+        let known = interface(&name(), &guard, SEAT, 100).unwrap();
+        assert_eq!(known_interface(Some(known), &name(), &guard), Some(known));
         let other = HostInterface::for_attachment("decaf", "eth0");
-        assert_eq!(interface_since(Some(&known), &other, &guard, 200), 200);
+        assert_eq!(known_interface(Some(known), &other, &guard), None);
     }
 }

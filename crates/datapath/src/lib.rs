@@ -35,6 +35,7 @@ mod quiet;
 mod remove;
 mod routes;
 mod sandbox;
+mod seat;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -160,7 +161,7 @@ impl Datapath {
 
     /// The connections of a network that this node knows.
     pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        self.maps.tables.list(network)
+        self.maps.connections(network)
     }
 
     /// Begins to listen to drops, and to connections that come and go.
@@ -168,8 +169,8 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets what is left of networks that have no pod here any more: their connections and
-    /// their drop counters. To be called from time to time.
+    /// Forgets the drop counters of networks that have no pod here any more. To be called from
+    /// time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }

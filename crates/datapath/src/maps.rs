@@ -6,15 +6,16 @@ use std::path::Path;
 
 use atoll_abi::{
     DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
-    InterfaceKey, NO_NETWORK, Peer, PeerKey, TableKey, Traffic,
+    InterfaceKey, NO_NETWORK, Peer, PeerKey, Traffic,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
 use bytemuck::Pod;
 use nix::errno::Errno;
 
-use crate::connections::Tables;
+use crate::connections::{Connection, Tables};
 use crate::error::{Attempt, DatapathError};
+use crate::seat::Seat;
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -64,8 +65,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
-    check_shape::<InterfaceKey, Traffic>(&dir.join("traffic"))?;
-    check_shape::<TableKey, u32>(&dir.join("connections"))?;
+    check_shape::<u32, Traffic>(&dir.join("traffic"))?;
+    check_shape::<u32, u32>(&dir.join("connections"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))
 }
@@ -104,10 +105,28 @@ impl Maps {
 
     /// Makes what is missing beside the entries of interfaces.
     pub(crate) fn complete(&mut self) -> Result<(), DatapathError> {
-        for (key, entry) in self.interfaces.entries()? {
-            self.make_room_for(key, entry.network)?;
+        for (_, entry) in self.interfaces.entries()? {
+            self.tables.ensure(entry.table)?;
         }
         Ok(())
+    }
+
+    /// A seat for a new interface of `network`, ready to be taken.
+    pub(crate) fn new_seat(&mut self, network: u32) -> Result<Seat, DatapathError> {
+        let others = self.interfaces.entries()?.into_iter();
+        let seat = Seat::beside(&others.map(|(_, entry)| entry).collect::<Vec<_>>(), network)?;
+        self.tables.ensure(seat.table)?;
+        self.traffic.reset(seat.slot)?;
+        Ok(seat)
+    }
+
+    /// The connections of a network; none where it has no pod here.
+    pub(crate) fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
+        let entries = self.interfaces.entries()?;
+        match entries.iter().find(|(_, entry)| entry.network == network.get()) {
+            Some((_, entry)) => self.tables.list(entry.table, network),
+            None => Ok(vec![]),
+        }
     }
 
     /// Takes over the drop counters pinned in `dir`.
@@ -122,21 +141,10 @@ impl Maps {
         Ok(())
     }
 
-    /// What a packet of an interface needs beside its entry.
-    pub(crate) fn make_room_for(
-        &mut self,
-        key: InterfaceKey,
-        network: u32,
-    ) -> Result<(), DatapathError> {
-        self.tables.ensure(network)?;
-        self.traffic.ensure(key)
-    }
-
-    /// Forgets what is left of networks that have no interface here any more.
+    /// Forgets the drop counters of networks that have no interface here any more.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
-        self.tables.keep(&networks)?;
         networks.insert(NO_NETWORK);
         let keys = self.drops.keys().filter(|key| !is_missing(key));
         let keys: Vec<_> =

@@ -15,6 +15,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Maps, Table, check_shape};
 use crate::pins::Pins;
+use crate::seat::Seat;
 
 /// The layout that this version takes over.
 pub(crate) const FORMER_LAYOUT: u32 = 1;
@@ -39,8 +40,9 @@ struct FormerEndpoint {
     reserved: [u8; 2],
 }
 
-impl From<FormerInterface> for abi::Interface {
-    fn from(former: FormerInterface) -> Self {
+impl FormerInterface {
+    fn seated(self, seat: Seat) -> abi::Interface {
+        let former = self;
         abi::Interface {
             since: 0,
             network: former.network,
@@ -49,15 +51,16 @@ impl From<FormerInterface> for abi::Interface {
             serves_ipv6: former.serves_ipv6,
             name: former.name,
             sources: former.sources,
-            reserved: [0; 4],
+            slot: seat.slot,
+            table: seat.table,
         }
     }
 }
 
-impl From<FormerEndpoint> for abi::Endpoint {
-    fn from(former: FormerEndpoint) -> Self {
-        let FormerEndpoint { ifindex, node, mac, .. } = former;
-        abi::Endpoint { since: 0, ifindex, node, mac, reserved: [0; 6] }
+impl FormerEndpoint {
+    fn seated(self, Seat { slot, table }: Seat) -> abi::Endpoint {
+        let FormerEndpoint { ifindex, node, mac, .. } = self;
+        abi::Endpoint { since: 0, ifindex, node, mac, slot, table, reserved: [0; 2] }
     }
 }
 
@@ -84,10 +87,15 @@ impl Former {
     /// Puts its entries into `maps`. Its programs go on with its own until they are replaced.
     pub(crate) fn copy_entries(&self, maps: &mut Maps) -> Result<(), DatapathError> {
         for (key, former) in self.entries::<InterfaceKey, FormerInterface>("interfaces")? {
-            maps.interfaces.put(key, former.into())?;
+            let known = maps.interfaces.get(key)?;
+            let seat =
+                known.map_or_else(|| maps.new_seat(former.network), |it| Ok((&it).into()))?;
+            maps.interfaces.put(key, former.seated(seat))?;
         }
         for (key, former) in self.entries::<EndpointKey, FormerEndpoint>("endpoints")? {
-            maps.endpoints.put(key, former.into())?;
+            let interface = maps.interfaces.get(InterfaceKey { ifindex: former.ifindex })?;
+            let seat = interface.as_ref().map(Seat::from).unwrap_or_default();
+            maps.endpoints.put(key, former.seated(seat))?;
         }
         for (key, former) in self.entries::<PeerKey, Peer>("peers")? {
             maps.peers.put(key, former)?;

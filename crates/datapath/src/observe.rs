@@ -11,18 +11,36 @@ use crate::Datapath;
 use crate::encode;
 use crate::error::DatapathError;
 use crate::netlink::{Kind, Link};
+use crate::seat::Seat;
 use crate::traffic::Traffic;
 
 /// Reads links, pins and maps. Nothing is changed.
 pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathError> {
     let links = our_links(datapath.netlink.links().await?);
-    let names = links.iter().map(|(name, link)| (link.index, name.clone())).collect();
     Ok(Observed {
         peers: peers(datapath)?,
         interfaces: interfaces(datapath, &links).await?,
-        endpoints: endpoints(datapath, &names)?,
+        endpoints: endpoints(datapath, &seats(datapath, &links)?)?,
         doors: doors(datapath)?,
     })
+}
+
+/// The interfaces that are there and have a seat, by index.
+fn seats(
+    datapath: &Datapath,
+    links: &BTreeMap<HostInterface, Link>,
+) -> Result<BTreeMap<u32, (HostInterface, Seat)>, DatapathError> {
+    let entries: BTreeMap<u32, abi::Interface> = datapath
+        .maps
+        .interfaces
+        .entries()?
+        .into_iter()
+        .map(|(key, it)| (key.ifindex, it))
+        .collect();
+    let seated = links.iter().filter_map(|(name, link)| {
+        Some((link.index, (name.clone(), Seat::from(entries.get(&link.index)?))))
+    });
+    Ok(seated.collect())
 }
 
 /// The host sides of pods' interfaces, by name.
@@ -38,11 +56,11 @@ fn peers(datapath: &Datapath) -> Result<BTreeSet<IpAddr>, DatapathError> {
 
 fn endpoints(
     datapath: &Datapath,
-    names: &BTreeMap<u32, HostInterface>,
+    seats: &BTreeMap<u32, (HostInterface, Seat)>,
 ) -> Result<BTreeMap<NetAddr, Option<Endpoint>>, DatapathError> {
     let entries = datapath.maps.endpoints.entries()?.into_iter();
     let decode = |(key, value): (abi::EndpointKey, abi::Endpoint)| {
-        Some((encode::net_addr(&key)?, encode::endpoint(&value, names)))
+        Some((encode::net_addr(&key)?, encode::endpoint(&value, seats)))
     };
     Ok(entries.filter_map(decode).collect())
 }
@@ -104,10 +122,10 @@ pub(crate) async fn guard(
 /// The counters of every interface that a plan wrote.
 pub(crate) fn traffic(datapath: &Datapath) -> Result<Vec<Traffic>, DatapathError> {
     let mut all = vec![];
-    for (key, entry) in datapath.maps.interfaces.entries()? {
+    for (_, entry) in datapath.maps.interfaces.entries()? {
         let network = NetworkId::try_from(entry.network).ok();
         if let Some((interface, network)) = encode::interface_name(&entry).zip(network) {
-            let counters = datapath.maps.traffic.get(key)?;
+            let counters = datapath.maps.traffic.get(entry.slot)?;
             all.push(Traffic { interface, network, counters });
         }
     }

@@ -10,7 +10,7 @@ use atoll_abi::{
     Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
     ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
     Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, TableKey, Traffic,
+    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -39,10 +39,11 @@ fn structs() -> Vec<String> {
             serves_ipv6,
             name,
             sources,
-            reserved
+            slot,
+            table
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, reserved),
+        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),
@@ -54,13 +55,12 @@ fn structs() -> Vec<String> {
     .concat()
 }
 
-/// What connections, counters and events are made of.
-fn structs_of_tracking() -> Vec<String> {
+fn structs_of_connections() -> Vec<String> {
     [
-        same_layout!(TableKey, "table_key", network),
         same_layout!(
             ConnectionKey,
             "connection_key",
+            network,
             low,
             high,
             low_port,
@@ -122,6 +122,7 @@ fn numbers() -> Vec<String> {
     facts.push(format!("DOOR_PORT == {DOOR_PORT} && DNS_PORT == {DNS_PORT}"));
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
+    facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
     facts.push(format!("CONNECTIONS_PER_NETWORK == {CONNECTIONS_PER_NETWORK}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
@@ -156,7 +157,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_tracking(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_connections(), numbers()].concat()).unwrap();
 }
 
 #[test]
@@ -175,4 +176,14 @@ fn assert_defined(name: &str, mac: [u8; 6]) {
     let header = include_str!("../bpf/abi.h");
     let bytes = mac.map(|byte| format!("0x{byte:02x}")).join(", ");
     assert!(header.contains(&format!("#define {name} {{ {bytes} }}")), "{bytes}");
+}
+
+#[test]
+fn the_walk_of_a_packet_lists_every_drop_reason() {
+    let walk = include_str!("../../../docs/packet-walk.md");
+    let listed: Vec<&str> = walk.lines().filter(|line| line.contains("| `")).collect();
+    let row = |reason: &DropReason| {
+        format!("| {} | `{}` | {} |", reason.number(), reason.name(), reason.meaning())
+    };
+    assert_eq!(listed, DropReason::ALL.iter().map(row).collect::<Vec<_>>());
 }

@@ -83,8 +83,9 @@ pub(crate) fn packet(from: Voice, to: IpAddr, protocol: u8, content: &[u8]) -> V
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let size = u16::try_from(content.len()).unwrap();
             let number = etherparse::IpNumber(protocol);
-            let header =
+            let mut header =
                 etherparse::Ipv4Header::new(size, 64, number, from.octets(), to.octets()).unwrap();
+            header.header_checksum = header.calc_header_checksum();
             frame.extend([&[8, 0][..], &header.to_bytes()].concat());
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {

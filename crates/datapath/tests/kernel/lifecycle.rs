@@ -60,7 +60,12 @@ fn every_step_is_repeatable() {
 }
 
 /// Sends a numbered question, waits for its answer, and so on, until told to stop.
-fn lockstep(client: &UdpSocket, server: &UdpSocket, stop: &AtomicBool, count: &AtomicU64) {
+pub(crate) fn lockstep(
+    client: &UdpSocket,
+    server: &UdpSocket,
+    stop: &AtomicBool,
+    count: &AtomicU64,
+) {
     let to = server.local_addr().unwrap();
     let mut heard = [0; 8];
     while !stop.load(Ordering::Relaxed) {
@@ -75,7 +80,7 @@ fn lockstep(client: &UdpSocket, server: &UdpSocket, stop: &AtomicBool, count: &A
 }
 
 /// Stops the flows when the test ends, also by a panic.
-struct Stops<'a>(&'a AtomicBool);
+pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stops<'_> {
     fn drop(&mut self) {

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod connections;
+mod counting;
 mod doors;
 mod fabric;
 mod forge;
+mod fragments;
 mod gateway;
 mod isolation;
 mod lifecycle;
@@ -13,3 +15,7 @@ mod overlay;
 mod several_interfaces;
 mod spoofing;
 mod talk;
+mod threats;
+mod under_load;
+mod upgrade;
+mod verdicts;
