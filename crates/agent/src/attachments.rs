@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -106,7 +106,8 @@ fn read(path: &Path) -> Result<AttachmentRequest> {
 
 fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension("draft");
-    let mut file = File::create(&draft)?;
+    let mut file =
+        File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&draft, path)

@@ -33,11 +33,16 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Starts with the nodes and this node's ports.
-    pub(crate) fn start(client: &Client, node: &str, changes: Sender<Change>) -> Self {
+    pub(crate) fn start(
+        client: &Client,
+        node: &str,
+        underlay: Option<IpAddr>,
+        changes: Sender<Change>,
+    ) -> Self {
         let nodes = follow::<Node, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            |node| Some((node.name_any(), internal_ip(node)?)),
+            move |node| Some((node.name_any(), internal_ip(node, underlay)?)),
             Node::name_any,
             (changes.clone(), Change::Nodes),
         );
@@ -94,11 +99,14 @@ impl Drop for Watches {
     }
 }
 
-/// The underlay address of a node.
-pub(crate) fn internal_ip(node: &Node) -> Option<IpAddr> {
+/// The underlay address of a node: the one of the same family as `own`, where that is known, or
+/// else the first.
+pub(crate) fn internal_ip(node: &Node, own: Option<IpAddr>) -> Option<IpAddr> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
-    let internal = addresses.iter().find(|address| address.type_ == "InternalIP")?;
-    internal.address.parse().ok()
+    let internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+    let mut ips = internal.filter_map(|address| address.address.parse::<IpAddr>().ok());
+    let first = ips.clone().next();
+    ips.find(|ip| own.is_some_and(|own| own.is_ipv4() == ip.is_ipv4())).or(first)
 }
 
 fn key(port: &Port) -> PortKey {
@@ -174,4 +182,25 @@ where
         };
         std::future::ready(delta)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_nodes_addresses_the_one_of_our_own_family_counts() {
+        let addresses = serde_json::json!([
+            {"type": "Hostname", "address": "node1"},
+            {"type": "InternalIP", "address": "192.0.2.1"},
+            {"type": "InternalIP", "address": "2001:db8::1"},
+        ]);
+        let node = serde_json::json!({"metadata": {}, "status": {"addresses": addresses}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        let ip = |text: &str| text.parse().ok();
+        assert_eq!(internal_ip(&node, None), ip("192.0.2.1"));
+        assert_eq!(internal_ip(&node, ip("192.0.2.9")), ip("192.0.2.1"));
+        assert_eq!(internal_ip(&node, ip("2001:db8::9")), ip("2001:db8::1"));
+        assert_eq!(internal_ip(&Node::default(), None), None);
+    }
 }

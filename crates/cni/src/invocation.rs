@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use atoll_types::PodRef;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{AttachmentId, AttachmentRequest, Chain, CniError, Door, ErrorCode};
@@ -48,11 +48,17 @@ struct Config {
     cni_version: Option<String>,
     name: Option<String>,
     agent_socket: Option<PathBuf>,
-    #[serde(rename = "cni.dev/valid-attachments")]
+    #[serde(default, rename = "cni.dev/valid-attachments", deserialize_with = "said")]
     valid_attachments: Option<Vec<AttachmentId>>,
     prev_result: Option<Value>,
     delegate: Option<Door>,
     networks: Option<PathBuf>,
+}
+
+/// A list that was said. Runtimes say `null` when they mean an empty one; saying nothing at all is
+/// something else.
+fn said<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<AttachmentId>>, D::Error> {
+    Ok(Some(Option::deserialize(input)?.unwrap_or_default()))
 }
 
 /// Where the agent listens unless the configuration says otherwise.

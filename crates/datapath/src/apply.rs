@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, Step};
+use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Step};
 use atoll_types::NetAddr;
 
 use crate::error::DatapathError;
@@ -16,13 +16,14 @@ use crate::{Datapath, clock, encode, interface, observe};
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
     match step {
         Step::AddPeer(ip) => {
-            let key = PeerKey { address: encode::ipv4_node(*ip)? };
+            let key = PeerKey { address: encode::node(*ip, datapath.config.underlay)? };
             datapath.maps.peers.put(key, Peer { reserved: 0 })
         }
         Step::CreateInterface(name, wanted) => {
             interface::create(&datapath.netlink, name, wanted).await
         }
         Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
+        Step::ResizeInterface(name, wanted) => resize_interface(datapath, name, wanted).await,
         Step::PutEndpoint(addr, endpoint) => put_endpoint(datapath, *addr, endpoint).await,
         Step::RaiseInterface(name) => raise_interface(datapath, name).await,
         Step::PutDoors(network, doors) => {
@@ -60,6 +61,18 @@ async fn guard_interface(
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
+/// The pod's side first: until both agree, packets of the larger size are lost on the way in only,
+/// where the sender is told.
+async fn resize_interface(
+    datapath: &Datapath,
+    name: &HostInterface,
+    wanted: &PodInterface,
+) -> Result<(), DatapathError> {
+    let link = existing(datapath, name).await?;
+    interface::resize_pod_side(wanted).await?;
+    datapath.netlink.set_mtu(&link, wanted.mtu).await
+}
+
 async fn put_endpoint(
     datapath: &mut Datapath,
     addr: NetAddr,
@@ -72,7 +85,10 @@ async fn put_endpoint(
             let guarded = guarded.ok_or_else(|| DatapathError::NotGuarded(name.clone()))?;
             encode::endpoint_here(endpoint.mac, ifindex, Seat::from(&guarded))
         }
-        Place::There(node) => encode::endpoint_there(endpoint.mac, *node)?,
+        Place::There(node) => {
+            let node = encode::node(*node, datapath.config.underlay)?;
+            encode::endpoint_there(endpoint.mac, node)
+        }
     };
     let known = datapath.maps.endpoints.get(addr.into())?;
     datapath.maps.endpoints.put(addr.into(), encode::aged(entry, known, clock::now()?))

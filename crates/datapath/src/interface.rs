@@ -38,6 +38,11 @@ pub(crate) async fn create(
     completed
 }
 
+/// Sets the largest packet of the pod's side.
+pub(crate) async fn resize_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
+    sandbox::resize(&sandbox::open(&wanted.sandbox)?, &wanted.name, wanted.mtu).await
+}
+
 /// Removes the pair; one that is gone already is as good.
 pub(crate) async fn remove(netlink: &Netlink, name: &HostInterface) -> Result<(), DatapathError> {
     let link = netlink.link(name.as_str()).await?;

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
+use tokio::sync::mpsc::Receiver;
 
 mod apply;
 mod clock;
@@ -25,6 +27,7 @@ mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
+mod news;
 mod node_link;
 mod observe;
 mod overlay;
@@ -50,7 +53,8 @@ pub use traffic::Traffic;
 use error::Attempt;
 use maps::Maps;
 use migrate::Former;
-use netlink::Netlink;
+use netlink::{Link, Netlink};
+use node_link::NodeLink;
 use pins::Pins;
 use program::{Constants, Loader, Program};
 
@@ -60,10 +64,16 @@ static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/f
 
 /// A node's datapath. The kernel goes on without it: dropping this value changes nothing.
 pub struct Datapath {
+    config: DatapathConfig,
+    attachment: Attachment,
     netlink: Netlink,
     pins: Pins,
     maps: Maps,
+    from_overlay: Program,
+    from_node: Program,
     from_pod: Program,
+    overlay: Link,
+    node_link: NodeLink,
     pod_mtu: u32,
 }
 
@@ -93,16 +103,10 @@ impl Datapath {
         former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
-        let uplink = netlink.link_with_address(config.underlay).await?;
-        let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
+        let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
         let node_link = node_link::ensure(&netlink, pod_mtu).await?;
-        let constants = Constants {
-            overlay_ifindex: overlay.index,
-            underlay_ipv4: config.underlay.to_bits(),
-            pod_mtu,
-            node_ifindex: node_link.node.index,
-        };
+        let constants = constants(&overlay, &node_link, config.underlay, pod_mtu);
         let by = |attachment| Loader::new(&constants, attachment, &pins);
         let mut from_overlay = by(attachment).load("from_overlay", FROM_OVERLAY)?;
         let mut from_node = by(attachment).load("from_node", FROM_NODE)?;
@@ -110,12 +114,54 @@ impl Datapath {
         let maps = open_maps(&pins, former.as_ref())?;
         from_overlay.put_on(&netlink, &overlay).await?;
         from_node.put_on(&netlink, &node_link.door).await?;
-        let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
+        let config = config.clone();
+        let mut datapath = Datapath {
+            config,
+            attachment,
+            netlink,
+            pins,
+            maps,
+            from_overlay,
+            from_node,
+            from_pod,
+            overlay,
+            node_link,
+            pod_mtu,
+        };
         datapath.renew_programs().await?;
-        node_link::raise(&datapath.netlink, &node_link).await?;
-        datapath.netlink.raise(&overlay).await?;
+        node_link::raise(&datapath.netlink, &datapath.node_link).await?;
+        datapath.netlink.raise(&datapath.overlay).await?;
         former.map_or(Ok(()), |former| pins::remove_all(former.root()))?;
         Ok(datapath)
+    }
+
+    /// Looks after what all pods share: the tunnel device and the node's link with their programs, and the size of packets
+    /// that the underlay leaves to pods. Where anything is not as it was opened, it is opened anew,
+    /// in place.
+    pub async fn tend(&mut self) -> Result<Tended, DatapathError> {
+        if self.is_in_order().await? {
+            return Ok(Tended::InOrder);
+        }
+        *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        Ok(Tended::OpenedAnew)
+    }
+
+    /// A word whenever somebody may have touched what is ours, so that a look is worth it.
+    pub fn news() -> Result<Receiver<()>, DatapathError> {
+        news::listen()
+    }
+
+    async fn is_in_order(&self) -> Result<bool, DatapathError> {
+        let mtu = underlay_leaves(&self.netlink, self.config.underlay).await?;
+        let Some(overlay) = self.netlink.link(overlay::OVERLAY).await? else { return Ok(false) };
+        let is_as_made = overlay.index == self.overlay.index && overlay.kind == self.overlay.kind;
+        Ok(mtu == self.pod_mtu
+            && is_as_made
+            && overlay.up
+            && overlay.mtu == mtu
+            && self.from_overlay.is_on(&self.netlink, &overlay).await?
+            && node_link::is_in_order(&self.netlink, &self.node_link, mtu).await?
+            && self.from_node.is_on(&self.netlink, &self.node_link.door).await?)
     }
 
     /// Puts the newly loaded program in the place of the one that an earlier run left.
@@ -200,10 +246,44 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
     Ok(maps)
 }
 
+/// What [`Datapath::tend`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Tended {
+    /// Nothing to do.
+    InOrder,
+    /// Something was missing or had changed, and is right again.
+    OpenedAnew,
+}
+
+/// The largest packet that the link with the underlay address leaves to pods.
+async fn underlay_leaves(netlink: &Netlink, underlay: IpAddr) -> Result<u32, DatapathError> {
+    let uplink = netlink.link_with_address(underlay).await?;
+    overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(underlay))?, underlay)
+}
+
+fn constants(overlay: &Link, node_link: &NodeLink, underlay: IpAddr, pod_mtu: u32) -> Constants {
+    let (underlay_ipv4, underlay_ipv6) = match underlay {
+        IpAddr::V4(ip) => (ip.to_bits(), [0; 4]),
+        IpAddr::V6(ip) => (0, as_words(ip.octets())),
+    };
+    Constants {
+        overlay_ifindex: overlay.index,
+        underlay_ipv4,
+        underlay_ipv6,
+        pod_mtu,
+        node_ifindex: node_link.node.index,
+    }
+}
+
+/// An address in network byte order, as the programs hold it.
+fn as_words(octets: [u8; 16]) -> [u32; 4] {
+    let (words, _) = octets.as_chunks::<4>();
+    std::array::from_fn(|place| u32::from_ne_bytes(words[place]))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     fn sendable<T: Send>(_: impl FnOnce(Datapath) -> T) {}
@@ -212,7 +292,7 @@ mod tests {
     fn the_datapath_and_its_work_may_move_between_threads() {
         sendable(|datapath| datapath);
         sendable(|mut datapath| async move {
-            let step = Step::AddPeer(Ipv4Addr::LOCALHOST.into());
+            let step = Step::AddPeer([127, 0, 0, 1].into());
             datapath.apply(&step).await.map_err(drop)?;
             datapath.observe().await.map_err(drop)
         });

@@ -29,13 +29,33 @@ pub(crate) struct NodeLink {
 
 /// The link as it is, or newly made, with the MTU of pods.
 pub(crate) async fn ensure(netlink: &Netlink, mtu: u32) -> Result<NodeLink, DatapathError> {
-    if find(netlink).await?.is_none_or(|link| !fits(&link, mtu)) {
+    if !find(netlink).await?.is_some_and(|link| fits(&link)) {
         make_anew(netlink, mtu).await?;
     }
     let found = find(netlink).await?;
-    found
+    let found = found
         .ok_or(io::Error::from(io::ErrorKind::NotFound))
-        .attempt(|| format!("find the links {NODE_LINK} and {DOOR_LINK} just made"))
+        .attempt(|| format!("find the links {NODE_LINK} and {DOOR_LINK} just made"))?;
+    for side in [&found.node, &found.door] {
+        if side.mtu != mtu {
+            netlink.set_mtu(side, mtu).await?;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the link is still as it was opened.
+pub(crate) async fn is_in_order(
+    netlink: &Netlink,
+    opened: &NodeLink,
+    mtu: u32,
+) -> Result<bool, DatapathError> {
+    let Some(found) = find(netlink).await? else { return Ok(false) };
+    let is_ready = |side: &Link| side.up && side.mtu == mtu;
+    Ok(found.node.index == opened.node.index
+        && fits(&found)
+        && is_ready(&found.node)
+        && is_ready(&found.door))
 }
 
 async fn find(netlink: &Netlink) -> Result<Option<NodeLink>, DatapathError> {
@@ -44,10 +64,10 @@ async fn find(netlink: &Netlink) -> Result<Option<NodeLink>, DatapathError> {
     Ok(node.zip(door).map(|(node, door)| NodeLink { node, door }))
 }
 
-fn fits(link: &NodeLink, mtu: u32) -> bool {
+fn fits(link: &NodeLink) -> bool {
     link.node.peer == Some(link.door.index)
         && link.node.mac == NODE_MAC
-        && [&link.node, &link.door].iter().all(|side| side.kind == Kind::Veth && side.mtu == mtu)
+        && [&link.node, &link.door].iter().all(|side| side.kind == Kind::Veth)
 }
 
 async fn make_anew(netlink: &Netlink, mtu: u32) -> Result<(), DatapathError> {

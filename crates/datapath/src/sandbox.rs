@@ -56,6 +56,16 @@ pub(crate) async fn link(sandbox: &File, name: &str) -> Result<Option<Link>, Dat
     inside(sandbox, async move |netlink| netlink.link(&name).await).await
 }
 
+/// Sets the largest packet of the pod's side.
+pub(crate) async fn resize(sandbox: &File, name: &str, mtu: u32) -> Result<(), DatapathError> {
+    let name = name.to_owned();
+    inside(sandbox, async move |netlink| {
+        let link = in_pod(&netlink, &name).await?;
+        netlink.set_mtu(&link, mtu).await
+    })
+    .await
+}
+
 /// Gives the pod's side its addresses and routes and sets it up. Repeatable.
 pub(crate) async fn configure(
     sandbox: &File,
@@ -66,10 +76,7 @@ pub(crate) async fn configure(
 }
 
 async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), DatapathError> {
-    let link = netlink.link(&wanted.name).await?;
-    let link = link
-        .ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
-        .attempt(|| format!("find interface {} inside the pod", wanted.name))?;
+    let link = in_pod(netlink, &wanted.name).await?;
     silence_pod_side(&wanted.name)?;
     if wanted.has_siblings {
         stop_forwarding(&wanted.name)?;
@@ -83,6 +90,13 @@ async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), 
         added.attempt(|| format!("add a route through the gateway to {}", link.name))?;
     }
     Ok(())
+}
+
+/// The pod's side, which must be there.
+async fn in_pod(netlink: &Netlink, name: &str) -> Result<Link, DatapathError> {
+    let link = netlink.link(name).await?;
+    link.ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
+        .attempt(|| format!("find interface {name} inside the pod"))
 }
 
 /// The address alone, without a range around it: every other address is behind the gateway. No

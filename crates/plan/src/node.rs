@@ -152,6 +152,8 @@ pub struct ObservedInterface {
     pub exists: bool,
     /// Whether the host side is up.
     pub up: bool,
+    /// The largest packet that it takes.
+    pub mtu: u32,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -162,9 +164,16 @@ impl Observed {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(*ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(ip)),
-            Step::CreateInterface(name, _) => {
-                let made = ObservedInterface { exists: true, ..ObservedInterface::default() };
+            Step::CreateInterface(name, made) => {
+                let made = ObservedInterface {
+                    exists: true,
+                    mtu: made.mtu,
+                    ..ObservedInterface::default()
+                };
                 self.interfaces.insert(name.clone(), made);
+            }
+            Step::ResizeInterface(name, wanted) => {
+                self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());

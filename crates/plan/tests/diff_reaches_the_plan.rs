@@ -28,6 +28,7 @@ struct Kernel {
 struct Link {
     number: u32,
     up: bool,
+    mtu: u32,
     guard: Option<Guard>,
 }
 
@@ -42,7 +43,8 @@ impl Kernel {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
-            Step::CreateInterface(name, _) => self.create(name),
+            Step::CreateInterface(name, wanted) => self.create(name, wanted.mtu),
+            Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
@@ -60,10 +62,10 @@ impl Kernel {
         }
     }
 
-    fn create(&mut self, name: HostInterface) {
+    fn create(&mut self, name: HostInterface, mtu: u32) {
         assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
         self.last_number += 1;
-        let made = Link { number: self.last_number, ..Link::default() };
+        let made = Link { number: self.last_number, mtu, ..Link::default() };
         assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
     }
 
@@ -92,8 +94,8 @@ impl Kernel {
 
     fn observe(&self) -> Observed {
         let link = |(name, link): (&HostInterface, &Link)| {
-            let seen = ObservedInterface { exists: true, up: link.up, guard: link.guard.clone() };
-            (name.clone(), seen)
+            let (up, mtu, guard) = (link.up, link.mtu, link.guard.clone());
+            (name.clone(), ObservedInterface { exists: true, up, mtu, guard })
         };
         let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
         let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
@@ -131,7 +133,8 @@ impl Kernel {
         let interfaces_match = plan.interfaces.iter().all(|(name, wanted)| {
             let seen = observed.interfaces.get(name);
             seen.is_some_and(|seen| {
-                seen.exists && seen.up && seen.guard.as_ref() == Some(&wanted.guard)
+                let fits = seen.guard.as_ref() == Some(&wanted.guard) && seen.mtu == wanted.mtu;
+                seen.exists && seen.up && fits
             })
         });
         let wanted: BTreeMap<_, _> =
@@ -224,6 +227,18 @@ proptest! {
         }
         kernel.reach(&plan(&pods));
         prop_assert!(kernel.matches(&plan(&pods)));
+    }
+
+    #[test]
+    fn a_pod_follows_the_size_of_the_underlays_packets(pods in any_pods(), mtu in 576..9000_u32) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&pods));
+        let mut resized = plan(&pods);
+        resized.interfaces.values_mut().for_each(|interface| interface.mtu = mtu);
+        let steps = diff(&resized, &kernel.observe());
+        prop_assert!(steps.iter().all(|step| matches!(step, Step::ResizeInterface(..))));
+        kernel.reach(&resized);
+        prop_assert!(kernel.matches(&resized));
     }
 
     #[test]

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use atoll_cni::wire::{AgentReply, AgentRequest};
 use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
-use atoll_datapath::DropCount;
+use atoll_datapath::{DropCount, Tended};
 use atoll_model::compile::PlacedPort;
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tempfile::TempDir;
-use tokio::sync::mpsc::{Sender, channel, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::pass::patience;
 use super::{Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
@@ -35,11 +36,28 @@ struct MapKernelState {
     observed: Observed,
     refuses_to_raise: Option<HostInterface>,
     steps: usize,
+    pod_mtu: u32,
+    /// The tunnel is broken, with this size of packets once it is repaired.
+    broken: Option<u32>,
+    news: Option<Sender<()>>,
 }
 
 impl Kernel for MapKernel {
     fn pod_mtu(&self) -> u32 {
-        1450
+        self.0.lock().unwrap().pod_mtu
+    }
+
+    async fn tend(&mut self) -> anyhow::Result<Tended> {
+        let mut state = self.0.lock().unwrap();
+        let Some(mtu) = state.broken.take() else { return Ok(Tended::InOrder) };
+        state.pod_mtu = mtu;
+        Ok(Tended::OpenedAnew)
+    }
+
+    fn news(&self) -> anyhow::Result<Receiver<()>> {
+        let (sender, receiver) = channel(1);
+        self.0.lock().unwrap().news = Some(sender);
+        Ok(receiver)
     }
 
     async fn observe(&self) -> anyhow::Result<Observed> {
@@ -75,7 +93,9 @@ struct Agent {
 
 impl Agent {
     fn start() -> Agent {
-        Agent::start_on(MapKernel::default(), tempfile::tempdir().unwrap())
+        let kernel = MapKernel::default();
+        kernel.0.lock().unwrap().pod_mtu = 1450;
+        Agent::start_on(kernel, tempfile::tempdir().unwrap())
     }
 
     fn start_on(kernel: MapKernel, state: TempDir) -> Agent {
@@ -523,4 +543,41 @@ async fn a_tenants_pod_without_a_port_is_never_handed_on() {
     assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::TryAgainLater));
     agent.see(&[port("web", 5, "node1")]).await;
     assert!(matches!(agent.ask(add("web")).await, AgentReply::Attached(_)));
+}
+
+#[tokio::test]
+async fn word_of_a_change_is_followed_by_a_look_and_running_pods_are_put_right() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.kernel.0.lock().unwrap().broken = Some(8950);
+    let news = agent.kernel.0.lock().unwrap().news.clone().unwrap();
+    news.send(()).await.unwrap();
+    while agent.observed().interfaces.values().any(|interface| interface.mtu != 8950) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(agent.kernel.0.lock().unwrap().broken, None);
+    assert_eq!(agent.observed().interfaces.len(), 1);
+}
+
+#[test]
+fn what_fails_again_and_again_is_tried_less_and_less_often() {
+    let seconds: Vec<_> = (0..9).map(|failures| patience(failures).as_secs()).collect();
+    assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    assert_eq!(patience(u32::MAX).as_secs(), 60);
+}
+
+#[tokio::test]
+async fn what_failed_is_tried_again_without_anybody_asking() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.refuse_to_raise("web");
+    agent.kernel.0.lock().unwrap().observed.interfaces.clear();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(AgentRequest::Check(id("web"))).await;
+    agent.kernel.0.lock().unwrap().refuses_to_raise = None;
+    while !agent.observed().interfaces.values().any(|interface| interface.up) {
+        tokio::task::yield_now().await;
+    }
 }

@@ -151,7 +151,7 @@ impl Programmed {
         let bpf = BpfFileSystem::mount_for_this_thread();
         let config = DatapathConfig {
             bpf_root: bpf.path().join("node"),
-            underlay,
+            underlay: underlay.into(),
             overlay_port: OVERLAY_PORT,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

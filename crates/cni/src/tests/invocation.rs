@@ -96,6 +96,9 @@ fn garbage_collection_without_a_list_removes_nothing() {
         panic!("GC is a garbage collection")
     };
     assert_eq!(valid[0].container_id, "c0ffee");
+    let config = CONFIG.replace(r#""type""#, r#""cni.dev/valid-attachments":null,"type""#);
+    let none = parse("GC", &environment(), &config).unwrap().action;
+    assert_eq!(none, Action::Gc(vec![]), "libcni says null for an empty list");
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! The real cnitool, with the real libcni inside it, and Debian's plugins beside ours. These need
+//! Go and containernetworking-plugins: `make test-real` runs them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::node::{NOBODYS, Node, Pod, TENANTS};
+
+const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
+
+/// The folder of the real cnitool.
+fn cnitool() -> String {
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../real/cni/build");
+    let built = Command::new(build).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    format!("{}/cnitool", String::from_utf8(built.stdout).unwrap().trim())
+}
+
+impl Node {
+    /// Writes the network `atoll` with these plugins.
+    fn network(&self, version: &str, plugins: &[Value]) {
+        let list = json!({"cniVersion": version, "name": "atoll", "plugins": plugins});
+        fs::write(self.path("conf/05-atoll.conflist"), list.to_string()).unwrap();
+    }
+
+    fn ours(&self, version: &str, more: Value) -> Value {
+        self.configuration(version, more)
+    }
+
+    /// Runs cnitool in the node's namespace, with a cache of its own in the place of the machine's.
+    fn cnitool(&self, command: &str, pod: &Pod) -> Output {
+        let script = "mount --bind \"$1\" /var/lib && exec \"$2\" \"$3\" atoll \"$4\"";
+        let run = || {
+            Command::new("unshare")
+                .args(["--mount", "sh", "-c", script, "sh"])
+                .args([self.path("var"), cnitool().into(), command.into(), pod.namespace.path()])
+                .env("NETCONFPATH", self.path("conf"))
+                .env("CNI_PATH", format!("{}:{DEBIAN_PLUGINS}", self.path("bin").display()))
+                .env("CNI_ARGS", pod.arguments())
+                .output()
+                .unwrap()
+        };
+        self.namespace.run(run)
+    }
+
+    fn succeeds(&self, command: &str, pod: &Pod) -> Vec<u8> {
+        let done = self.cnitool(command, pod);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "cnitool {command}: {said}");
+        done.stdout
+    }
+
+    fn added(&self, pod: &Pod) -> Value {
+        serde_json::from_slice(&self.succeeds("add", pod)).unwrap()
+    }
+
+    fn fails(&self, command: &str, pod: &Pod) -> String {
+        let done = self.cnitool(command, pod);
+        assert!(!done.status.success(), "cnitool {command} succeeded");
+        String::from_utf8(done.stderr).unwrap()
+    }
+}
+
+fn tenants_pod(node: &Node, name: &str, number: u8) -> Pod {
+    let pod = Pod::new(TENANTS, name);
+    node.port(&pod, number);
+    pod
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn the_real_cnitool_drives_every_command_in_every_version() {
+    let node = Node::start();
+    for (number, version) in (1..).zip(["0.3.1", "0.4.0", "1.0.0", "1.1.0"]) {
+        let pod = tenants_pod(&node, &format!("web-{number}"), number);
+        node.network(version, &[node.ours(version, json!({}))]);
+        let result = node.added(&pod);
+        assert_eq!(result["cniVersion"], version);
+        assert_eq!(result["ips"][0]["address"], format!("10.0.0.{number}/32"));
+        assert!(pod.is_attached());
+        if version != "0.3.1" {
+            node.succeeds("check", &pod);
+        }
+        if version == "1.1.0" {
+            node.succeeds("status", &pod);
+        }
+        for _ in 0..2 {
+            node.succeeds("del", &pod);
+            assert!(!pod.is_attached());
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn a_check_of_what_was_broken_by_hand_fails_and_a_collection_without_a_list_is_refused() {
+    let node = Node::start();
+    let pod = tenants_pod(&node, "web", 1);
+    node.network("1.1.0", &[node.ours("1.1.0", json!({}))]);
+    let host_side = node.added(&pod)["interfaces"][1]["name"].as_str().unwrap().to_owned();
+    node.succeeds("check", &pod);
+    node.namespace.ip(&format!("link set {host_side} down"));
+    assert!(node.fails("check", &pod).contains("is not as it was made"));
+    let refused = node.fails("gc", &pod);
+    assert!(refused.contains("without it all would go"), "cnitool gives no list: {refused}");
+    assert_eq!(node.links(), 0, "libcni takes away what it remembers before it asks");
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn a_plugin_after_ours_builds_on_our_result() {
+    let node = Node::start();
+    let pod = tenants_pod(&node, "web", 1);
+    let tuning = json!({"type": "tuning", "dataDir": node.path("tuning"), "sysctl": {"net.core.somaxconn": "777"}});
+    node.network("1.0.0", &[node.ours("1.0.0", json!({})), tuning]);
+    let result = node.added(&pod);
+    assert_eq!(result["ips"][0]["address"], "10.0.0.1/32");
+    assert_eq!(result["interfaces"][0]["name"], "eth0");
+    let said = pod.namespace.command("sysctl", &["-n", "net.core.somaxconn"]);
+    assert_eq!(said.stdout, b"777\n");
+    node.succeeds("check", &pod);
+    node.succeeds("del", &pod);
+    assert!(!pod.is_attached());
+}
+
+fn bridge(folder: &Path) -> Value {
+    let ipam = json!({
+        "type": "host-local", "dataDir": folder, "ranges": [[{"subnet": "10.9.0.0/24"}]],
+    });
+    json!({"cniVersion": "1.0.0", "name": "before", "type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": ipam})
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn a_pod_of_no_tenant_gets_what_the_network_before_gives_and_a_tenants_pod_does_not() {
+    let node = Node::start();
+    let leases = node.path("leases");
+    let door = json!({"delegate": bridge(&leases)});
+    node.network("1.0.0", &[node.ours("1.0.0", door)]);
+    let (stranger, tenants) = (Pod::new(NOBODYS, "stranger"), tenants_pod(&node, "web", 1));
+    let result = node.added(&stranger);
+    assert_eq!(result["ips"][0]["address"], "10.9.0.2/24");
+    assert!(stranger.namespace.ip("-4 -o address show eth0").contains("10.9.0.2/24"));
+    assert_eq!(node.added(&tenants)["ips"][0]["address"], "10.0.0.1/32");
+    node.succeeds("check", &stranger);
+    assert!(node.fails("add", &stranger).contains("eth0"), "the other network's own error");
+    node.succeeds("del", &stranger);
+    assert!(!stranger.is_attached() && tenants.is_attached());
+    assert!(!leases.join("before/10.9.0.2").exists(), "the address was given back");
+    let unknown = Pod::new("unknown", "stranger");
+    assert!(node.fails("add", &unknown).contains("does not have all its ports yet"));
+    assert!(!unknown.is_attached());
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn without_a_door_a_pod_of_no_tenant_is_told_what_is_missing() {
+    let node = Node::start();
+    node.network("1.1.0", &[node.ours("1.1.0", json!({}))]);
+    let said = node.fails("add", &Pod::new(NOBODYS, "stranger"));
+    assert!(said.contains("has no delegate"), "{said}");
+}
