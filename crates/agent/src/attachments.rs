@@ -84,23 +84,20 @@ impl AttachmentStore {
     }
 
     fn path(&self, id: &AttachmentId) -> PathBuf {
-        self.folder.join(format!("{}.json", host_interface(id)))
+        let name = HostInterface::for_attachment(&id.container_id, &id.interface);
+        self.folder.join(format!("{name}.json"))
     }
 }
 
 /// An attachment as the compiler needs it.
 pub(crate) fn attachment(request: &AttachmentRequest) -> Attachment {
     Attachment {
-        host_interface: host_interface(&request.id),
+        container_id: request.id.container_id.clone(),
         sandbox: request.sandbox.clone(),
         interface: request.id.interface.clone(),
         pod: request.pod.clone(),
         pod_uid: request.pod_uid.clone(),
     }
-}
-
-fn host_interface(id: &AttachmentId) -> HostInterface {
-    HostInterface::for_attachment(&id.container_id, &id.interface)
 }
 
 fn read(path: &Path) -> Result<AttachmentRequest> {

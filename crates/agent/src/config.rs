@@ -1,6 +1,6 @@
 //! What the agent can be told.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::plugin::PluginPlaces;
@@ -25,13 +25,14 @@ pub struct AgentConfig {
     #[arg(long, default_value = "/sys/fs/bpf/atoll")]
     pub bpf_root: PathBuf,
 
-    /// This node's address for tunnel packets; by default the Node object's InternalIP.
+    /// This node's address for tunnel packets, IPv4 or IPv6 as on every node; by default the Node
+    /// object's first InternalIP.
     #[arg(long)]
-    pub underlay: Option<Ipv4Addr>,
+    pub underlay: Option<IpAddr>,
 
     /// The UDP port for tunnel packets (VXLAN), the same on every node.
     #[arg(long, default_value_t = 4789)]
-    pub overlay_port: u16,
+    pub tunnel_port: u16,
 
     /// Where to put the CNI plugin.
     #[command(flatten)]

@@ -3,8 +3,9 @@
 use std::future::Future;
 
 use anyhow::Result;
-use atoll_datapath::{Datapath, DropCount};
+use atoll_datapath::{Datapath, DropCount, Tended};
 use atoll_plan::{Observed, Step};
+use tokio::sync::mpsc::Receiver;
 
 /// A kernel that can be looked at and changed step by step.
 pub trait Kernel: Send {
@@ -16,6 +17,10 @@ pub trait Kernel: Send {
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
     /// What has been dropped so far.
     fn drops(&self) -> Result<Vec<DropCount>>;
+    /// Looks after what all pods share, and puts it right.
+    fn tend(&mut self) -> impl Future<Output = Result<Tended>> + Send;
+    /// A word whenever a look is worth it.
+    fn news(&self) -> Result<Receiver<()>>;
 }
 
 impl Kernel for Datapath {
@@ -33,5 +38,13 @@ impl Kernel for Datapath {
 
     fn drops(&self) -> Result<Vec<DropCount>> {
         Ok(Datapath::drops(self)?)
+    }
+
+    async fn tend(&mut self) -> Result<Tended> {
+        Ok(Datapath::tend(self).await?)
+    }
+
+    fn news(&self) -> Result<Receiver<()>> {
+        Ok(Datapath::news()?)
     }
 }

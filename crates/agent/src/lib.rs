@@ -21,7 +21,7 @@ pub use kernel::Kernel;
 pub use plugin::PluginPlaces;
 
 use std::future::Future;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -49,10 +49,11 @@ pub async fn run(
         Some(given) => given,
         None => underlay_of(&client, &config.node_name).await?,
     };
+    let config = AgentConfig { underlay: Some(underlay), ..config };
     let datapath = Datapath::open(&DatapathConfig {
         bpf_root: config.bpf_root.clone(),
         underlay,
-        overlay_port: config.overlay_port,
+        overlay_port: config.tunnel_port,
     })
     .await?;
     tokio::select! {
@@ -66,7 +67,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let store = AttachmentStore::open(&config.state_dir)?;
     let (changes, changes_seen) = mpsc::channel(MAILBOX);
     let (requests, requests_seen) = mpsc::channel(MAILBOX);
-    let mut watches = watch::Watches::start(&client, &config.node_name, changes);
+    let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |present: &_| watches.follow_networks(present);
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;
@@ -81,13 +82,11 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
 }
 
 /// This node's tunnel address, as the cluster knows it.
-async fn underlay_of(client: &Client, node: &str) -> Result<Ipv4Addr> {
+async fn underlay_of(client: &Client, node: &str) -> Result<IpAddr> {
     let node_object = Api::<Node>::all(client.clone())
         .get(node)
         .await
         .with_context(|| format!("cannot read node {node}; does --node-name name this node?"))?;
-    match watch::internal_ip(&node_object) {
-        Some(std::net::IpAddr::V4(ip)) => Ok(ip),
-        _ => anyhow::bail!("node {node} has no IPv4 InternalIP in its status; give --underlay"),
-    }
+    watch::internal_ip(&node_object, None)
+        .with_context(|| format!("node {node} has no InternalIP in its status; give --underlay"))
 }

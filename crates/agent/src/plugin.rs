@@ -7,10 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use atoll_cni::door;
+use serde_json::{Map, Value, json};
 
 /// What the runtime calls the plugin.
 const PROGRAM: &str = "atoll-cni";
+/// What our network is called in it.
+const NETWORK: &str = "atoll";
 /// Early in the alphabet: a runtime takes the first file it finds.
 const CONFIGURATION: &str = "05-atoll.conflist";
 
@@ -25,6 +28,11 @@ pub struct PluginPlaces {
     /// The folder where the container runtime looks for configurations, such as /etc/cni/net.d.
     #[arg(long, value_name = "FOLDER", requires = "cni_bin_dir")]
     pub cni_conf_dir: Option<PathBuf>,
+
+    /// The network among those configurations that pods of no tenant are handed to; by default the
+    /// first one there that is not ours.
+    #[arg(long, value_name = "NAME", requires = "cni_conf_dir")]
+    pub cni_delegate: Option<String>,
 }
 
 impl PluginPlaces {
@@ -36,7 +44,7 @@ impl PluginPlaces {
             })?;
         }
         if let Some(folder) = &self.cni_conf_dir {
-            let text = configuration(socket);
+            let text = configuration(socket, self.delegate(folder)?.as_ref());
             put(&folder.join(CONFIGURATION), 0o644, |draft| {
                 io::Write::write_all(draft, text.as_bytes())
             })?;
@@ -45,10 +53,32 @@ impl PluginPlaces {
     }
 }
 
-/// The newest version that the runtimes in use read.
-fn configuration(socket: &Path) -> String {
-    let plugin = json!({ "type": PROGRAM, "agentSocket": socket });
-    let list = json!({ "cniVersion": "1.0.0", "name": "atoll", "plugins": [plugin] });
+impl PluginPlaces {
+    /// The network that pods of no tenant are handed to.
+    fn delegate(&self, folder: &Path) -> Result<Option<Map<String, Value>>> {
+        let networks = door::networks(folder)
+            .with_context(|| format!("cannot read the networks in {}", folder.display()))?;
+        let is_wanted = |network: &Map<String, Value>| match &self.cni_delegate {
+            Some(name) => network.get("name") == Some(&name.as_str().into()),
+            None => network.get("name").is_some_and(|name| name != NETWORK),
+        };
+        let found = networks.into_iter().find(is_wanted);
+        if let (None, Some(name)) = (&found, &self.cni_delegate) {
+            anyhow::bail!("no network in {} is called {name:?}", folder.display());
+        }
+        Ok(found)
+    }
+}
+
+/// The newest version that the runtimes in use read. What the other network wants to be told must
+/// be told to us.
+fn configuration(socket: &Path, delegate: Option<&Map<String, Value>>) -> String {
+    let mut plugin = json!({ "type": PROGRAM, "agentSocket": socket });
+    if let Some(network) = delegate {
+        plugin["delegate"] = network.get("name").cloned().unwrap_or_default();
+        plugin["capabilities"] = door::capabilities(network).into();
+    }
+    let list = json!({ "cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin] });
     format!("{list:#}\n")
 }
 
@@ -89,6 +119,7 @@ mod tests {
             let places = PluginPlaces {
                 cni_bin_dir: Some(self.path("bin")),
                 cni_conf_dir: Some(self.path("conf")),
+                cni_delegate: None,
             };
             places.install(&self.path("program"), Path::new("/run/atoll/agent.sock"))
         }
@@ -101,9 +132,27 @@ mod tests {
         let plugin = node.path("bin/atoll-cni");
         assert_eq!(fs::metadata(plugin).unwrap().permissions().mode() & 0o777, 0o755);
         let text = fs::read_to_string(node.path("conf/05-atoll.conflist")).unwrap();
-        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["plugins"][0]["type"], "atoll-cni");
         assert_eq!(list["plugins"][0]["agentSocket"], "/run/atoll/agent.sock");
+    }
+
+    #[test]
+    fn pods_of_no_tenant_are_handed_to_the_network_that_was_there_before() {
+        let node = Node::new();
+        let configuration = || {
+            node.install().unwrap();
+            let text = fs::read_to_string(node.path("conf/05-atoll.conflist")).unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()["plugins"][0].clone()
+        };
+        assert_eq!(configuration().get("delegate"), None);
+        let plugins = json!([{"type": "bridge"}, {"type": "portmap", "capabilities": {"portMappings": true}}]);
+        let before = json!({ "name": "cbr0", "plugins": plugins });
+        fs::write(node.path("conf/10-cbr0.conflist"), before.to_string()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(configuration()["delegate"], "cbr0");
+            assert_eq!(configuration()["capabilities"], json!({"portMappings": true}));
+        }
     }
 
     #[test]

@@ -37,8 +37,13 @@ impl Default for Timing {
     }
 }
 
-/// How long after a failed step the next pass comes.
+/// How long after a failed step the next pass comes. Each time it fails again, twice as long.
 const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// How long after word of a change the kernel is looked at: what comes meanwhile needs no look of
+/// its own.
+const NOTICE: Duration = Duration::from_millis(300);
 
 /// Changes or requests taken in before a pass, at most, so that a flood cannot hold it off.
 const BATCH: usize = 512;
@@ -59,6 +64,10 @@ pub(crate) struct Reconciler<K, F> {
     /// A step failed or time has passed: what is known may not be so.
     look_anew: bool,
     retry_at: Option<Instant>,
+    /// How many passes in a row have failed.
+    failures: u32,
+    /// When to look because of a word from the kernel.
+    notice_at: Option<Instant>,
     waiting: Vec<Waiting>,
     complaints: Vec<Complaint>,
 }
@@ -86,6 +95,8 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
             observed: None,
             look_anew: true,
             retry_at: None,
+            failures: 0,
+            notice_at: None,
             waiting: Vec::new(),
             complaints: Vec::new(),
         }
@@ -97,6 +108,7 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
         mut changes: Receiver<Change>,
         mut requests: Receiver<Request>,
     ) -> Result<()> {
+        let mut news = self.kernel.news()?;
         let period = self.timing.look_again;
         let mut look_again = interval_at(Instant::now() + period, period);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -105,6 +117,7 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
             tokio::select! {
                 Some(change) = changes.recv() => self.on_changes(change, &mut changes).await,
                 Some(request) = requests.recv() => self.on_requests(request, &mut requests).await,
+                Some(()) = news.recv() => self.on_news(),
                 _ = look_again.tick() => self.on_look_again().await,
                 () = wait_for(alarm) => self.on_alarm().await,
                 else => return Ok(()),
@@ -139,7 +152,16 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
         self.pass().await;
     }
 
+    fn on_news(&mut self) {
+        self.notice_at.get_or_insert(Instant::now() + NOTICE);
+    }
+
     async fn on_alarm(&mut self) {
+        if self.notice_at.is_some_and(|at| at <= Instant::now()) {
+            self.notice_at = None;
+            self.look_anew = true;
+            self.pass().await;
+        }
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.pass().await;
         }
@@ -148,7 +170,7 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
 
     fn next_alarm(&self) -> Option<Instant> {
         let deadlines = self.waiting.iter().map(|waiting| waiting.deadline);
-        deadlines.chain(self.retry_at).min()
+        deadlines.chain(self.retry_at).chain(self.notice_at).min()
     }
 }
 

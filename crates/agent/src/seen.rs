@@ -26,6 +26,7 @@ pub(crate) enum Delta<K, V> {
 
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one is moved once, from its watch to the actor")]
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
@@ -33,6 +34,17 @@ pub(crate) enum Change {
     OwnPorts(Delta<PortKey, NetworkId>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+    /// Namespaces, and whose each is.
+    Namespaces(Delta<String, Tenancy>),
+}
+
+/// Whose pods a namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenancy {
+    /// A tenant's.
+    Tenant,
+    /// No tenant's: they are none of our business.
+    Nobody,
 }
 
 /// A watched set; `None` until it was listed once.
@@ -44,6 +56,7 @@ pub(crate) struct Seen {
     nodes: Listed<String, IpAddr>,
     own_ports: Listed<PortKey, NetworkId>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
+    namespaces: Listed<String, Tenancy>,
 }
 
 impl Seen {
@@ -55,6 +68,7 @@ impl Seen {
                 absorb(&mut self.own_ports, delta);
                 self.follow_own_ports();
             }
+            Change::Namespaces(delta) => absorb(&mut self.namespaces, delta),
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
@@ -84,18 +98,29 @@ impl Seen {
             && self.networks.values().all(Option::is_some)
     }
 
+    /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
+    pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
+        let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
+        known == Some(&Tenancy::Nobody)
+    }
+
     /// Every port of every network on this node.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortKey, &PlacedPort)> {
         self.networks.values().flatten().flatten()
     }
 
-    /// The port on `node` that `attachment` is for.
-    pub(crate) fn port_for(
+    /// The ports on `node` of the pod that `attachment` is for, the one it names first; none
+    /// before all of them are there.
+    pub(crate) fn ports_for(
         &self,
         node: &str,
         attachment: &Attachment,
-    ) -> Option<(&PortKey, &PlacedPort)> {
-        self.ports().find(|(_, port)| port.node.as_deref() == Some(node) && attachment.is_for(port))
+    ) -> Option<Vec<(&PortKey, &PlacedPort)>> {
+        let here = || self.ports().filter(|(_, port)| port.node.as_deref() == Some(node));
+        let first = here().find(|(_, port)| attachment.is_for(port))?;
+        let brought = here().filter(|(_, port)| first.1.brings(port));
+        let all: Vec<_> = std::iter::once(first).chain(brought).collect();
+        (all.len() > first.1.others.len()).then_some(all)
     }
 
     /// The object name of a network, where this node has it.

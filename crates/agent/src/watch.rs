@@ -1,4 +1,5 @@
-//! The API as this node needs it: all nodes, its own ports, and the ports of the networks it has.
+//! The API as this node needs it: all nodes, whose each namespace is, its own ports, and the ports
+//! of the networks it has.
 //!
 //! The rule of this file: what a node watches grows with what is on it, not with the cluster.
 //! A network's ports are watched from its first pod here to its last.
@@ -7,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use atoll_api::Port;
+use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
 use atoll_types::NetworkId;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -19,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, PortKey};
+use crate::seen::{Change, Delta, PortKey, Tenancy};
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
@@ -31,11 +33,16 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Starts with the nodes and this node's ports.
-    pub(crate) fn start(client: &Client, node: &str, changes: Sender<Change>) -> Self {
+    pub(crate) fn start(
+        client: &Client,
+        node: &str,
+        underlay: Option<IpAddr>,
+        changes: Sender<Change>,
+    ) -> Self {
         let nodes = follow::<Node, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            |node| Some((node.name_any(), internal_ip(node)?)),
+            move |node| Some((node.name_any(), internal_ip(node, underlay)?)),
             Node::name_any,
             (changes.clone(), Change::Nodes),
         );
@@ -46,7 +53,14 @@ impl Watches {
             key,
             (changes.clone(), Change::OwnPorts),
         );
-        let always = vec![tokio::spawn(nodes), tokio::spawn(own)];
+        let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            tenancy,
+            ResourceExt::name_any,
+            (changes.clone(), Change::Namespaces),
+        );
+        let always = vec![tokio::spawn(nodes), tokio::spawn(own), tokio::spawn(namespaces)];
         Watches { client: client.clone(), changes, always, networks: BTreeMap::new() }
     }
 
@@ -85,11 +99,14 @@ impl Drop for Watches {
     }
 }
 
-/// The underlay address of a node.
-pub(crate) fn internal_ip(node: &Node) -> Option<IpAddr> {
+/// The underlay address of a node: the one of the same family as `own`, where that is known, or
+/// else the first.
+pub(crate) fn internal_ip(node: &Node, own: Option<IpAddr>) -> Option<IpAddr> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
-    let internal = addresses.iter().find(|address| address.type_ == "InternalIP")?;
-    internal.address.parse().ok()
+    let internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+    let mut ips = internal.filter_map(|address| address.address.parse::<IpAddr>().ok());
+    let first = ips.clone().next();
+    ips.find(|ip| own.is_some_and(|own| own.is_ipv4() == ip.is_ipv4())).or(first)
 }
 
 fn key(port: &Port) -> PortKey {
@@ -125,6 +142,13 @@ async fn follow<R, K, V>(
     }
 }
 
+/// Whose a namespace is, by the label that only administrators may set.
+fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
+    let is_tenants = namespace.labels().contains_key(marks::TENANT);
+    let tenancy = if is_tenants { Tenancy::Tenant } else { Tenancy::Nobody };
+    Some((namespace.name_any(), tenancy))
+}
+
 /// Events as deltas: a list comes out whole, once it is complete.
 fn deltas<R, K: Ord, V>(
     events: impl Stream<Item = watcher::Result<Event<R>>>,
@@ -158,4 +182,25 @@ where
         };
         std::future::ready(delta)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_nodes_addresses_the_one_of_our_own_family_counts() {
+        let addresses = serde_json::json!([
+            {"type": "Hostname", "address": "node1"},
+            {"type": "InternalIP", "address": "192.0.2.1"},
+            {"type": "InternalIP", "address": "2001:db8::1"},
+        ]);
+        let node = serde_json::json!({"metadata": {}, "status": {"addresses": addresses}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        let ip = |text: &str| text.parse().ok();
+        assert_eq!(internal_ip(&node, None), ip("192.0.2.1"));
+        assert_eq!(internal_ip(&node, ip("192.0.2.9")), ip("192.0.2.1"));
+        assert_eq!(internal_ip(&node, ip("2001:db8::9")), ip("2001:db8::1"));
+        assert_eq!(internal_ip(&Node::default(), None), None);
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use atoll_types::{MacAddr, PodRef};
+use atoll_types::{Cidr, MacAddr, PodRef};
 use serde::{Deserialize, Serialize};
 
 /// What names an attachment: a container and an interface inside it.
@@ -30,15 +30,26 @@ pub struct AttachmentRequest {
     pub pod_uid: Option<String>,
 }
 
-/// A pod's interface as it was made.
+/// A pod's interfaces as they were made, the one that was asked for first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
+    /// The interfaces.
+    pub interfaces: Vec<AttachedInterface>,
+    /// The largest packet.
+    pub mtu: u32,
+}
+
+/// One interface of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedInterface {
+    /// Its name inside the pod.
+    pub name: String,
     /// The name of the host side.
     pub host_interface: String,
     /// The pod side's Ethernet address.
     pub mac: MacAddr,
-    /// The pod's addresses.
+    /// The pod's addresses on it.
     pub ips: Vec<IpAddr>,
-    /// The largest packet.
-    pub mtu: u32,
+    /// The ranges that the pod reaches through it; everything else, if none are named.
+    pub routes: Vec<Cidr>,
 }

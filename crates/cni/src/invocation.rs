@@ -1,11 +1,12 @@
 //! What the runtime asks, parsed once from its environment variables and standard input.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atoll_types::PodRef;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::{AttachmentId, AttachmentRequest, CniError, ErrorCode};
+use crate::{AttachmentId, AttachmentRequest, Chain, CniError, Door, ErrorCode};
 
 /// The configuration versions that are answered in their own shape.
 pub const SUPPORTED_VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
@@ -19,6 +20,10 @@ pub struct Invocation {
     pub agent_socket: PathBuf,
     /// What is to be done.
     pub action: Action,
+    /// The plugins for pods of no tenant, where there are any.
+    pub door: Option<Chain>,
+    /// What the plugins before this one have made.
+    pub previous: Option<Value>,
 }
 
 /// What is to be done.
@@ -45,10 +50,16 @@ struct Config {
     agent_socket: Option<PathBuf>,
     #[serde(rename = "cni.dev/valid-attachments")]
     valid_attachments: Option<Vec<AttachmentId>>,
+    prev_result: Option<Value>,
+    delegate: Option<Door>,
+    networks: Option<PathBuf>,
 }
 
 /// Where the agent listens unless the configuration says otherwise.
 const DEFAULT_SOCKET: &str = "/run/atoll/agent.sock";
+
+/// Where the node's other networks are written unless the configuration says otherwise.
+const DEFAULT_NETWORKS: &str = "/etc/cni/net.d";
 
 /// Looks up an environment variable.
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -64,6 +75,8 @@ impl Invocation {
         network_name(&config)?;
         Ok(Invocation {
             action: action(command, &version, env, &config)?,
+            door: door(env, &config, input)?,
+            previous: config.prev_result,
             agent_socket: config.agent_socket.unwrap_or_else(|| DEFAULT_SOCKET.into()),
             version,
         })
@@ -90,6 +103,14 @@ fn network_name(config: &Config) -> Result<(), CniError> {
         Some(name) => Err(invalid_config(format!("{name:?} is not a network name"))),
         None => Err(invalid_config("the configuration has no name".to_owned())),
     }
+}
+
+/// What is behind the door, looked for at every call so that a mistake shows at once.
+fn door(env: Env<'_>, config: &Config, input: &str) -> Result<Option<Chain>, CniError> {
+    let Some(door) = &config.delegate else { return Ok(None) };
+    let call = serde_json::from_str(input).unwrap_or_default();
+    let folder = config.networks.as_deref().unwrap_or(Path::new(DEFAULT_NETWORKS));
+    door.open(&call, folder, &env("CNI_PATH").unwrap_or_default()).map(Some)
 }
 
 fn invalid_config(message: String) -> CniError {

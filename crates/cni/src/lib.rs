@@ -2,7 +2,8 @@
 //!
 //! The rule of this crate: it thinks nothing. It checks what the runtime said
 //! ([`Invocation::parse`]), hands it to the node's agent over a unix socket ([`wire`]), and
-//! prints the answer in the shape of the version it was asked in.
+//! prints the answer in the shape of the version it was asked in. What the agent says is none of
+//! ours goes through the [`Door`].
 
 mod attachment;
 mod error;
@@ -10,9 +11,11 @@ mod invocation;
 mod plugin;
 mod result;
 
+pub mod door;
 pub mod wire;
 
-pub use attachment::{Attached, AttachmentId, AttachmentRequest};
+pub use attachment::{Attached, AttachedInterface, AttachmentId, AttachmentRequest};
+pub use door::{Answer, Chain, Door};
 pub use error::{CniError, ErrorCode};
 pub use invocation::{Action, Invocation, SUPPORTED_VERSIONS};
 pub use plugin::run;
@@ -20,6 +23,7 @@ pub use result::CniResult;
 
 #[cfg(test)]
 mod tests {
+    mod door;
     mod invocation;
     mod result;
 }

@@ -1,63 +1,93 @@
 //! The answer to ADD, in the shape of each version.
+//!
+//! The interface that the runtime asked for comes first. Of each interface the pod's side comes
+//! before the host's, so that who looks at the first entry sees the pod's own interface.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use atoll_types::{GATEWAY_V4, GATEWAY_V6, gateway_of};
+use atoll_types::{Cidr, gateway_of};
 use serde_json::{Value, json};
 
-use crate::Attached;
+use crate::{Attached, AttachedInterface};
 
 /// A successful ADD.
 pub struct CniResult<'a> {
-    /// The interface that was made.
+    /// The interfaces that were made.
     pub attached: &'a Attached,
-    /// Its name inside the pod.
-    pub interface: &'a str,
     /// The pod's network namespace.
     pub sandbox: &'a Path,
+    /// What the plugins before this one in a list have made; ours is added to it.
+    pub previous: Option<&'a Value>,
 }
 
 impl CniResult<'_> {
     /// The JSON that goes to standard output.
     pub fn to_json(&self, version: &str) -> Value {
-        let ips = &self.attached.ips;
+        let before = self.earlier("interfaces");
+        let made = || self.attached.interfaces.iter().zip((before.len()..).step_by(2));
+        let sides = made().flat_map(|(one, _)| self.sides(one, version));
+        let ips = made().flat_map(|(one, place)| addresses(one, place, version));
+        let routes = made().flat_map(|(one, _)| routes(one));
+        json!({
+            "cniVersion": version,
+            "interfaces": before.iter().cloned().chain(sides).collect::<Vec<_>>(),
+            "ips": self.earlier("ips").iter().cloned().chain(ips).collect::<Vec<_>>(),
+            "routes": self.earlier("routes").iter().cloned().chain(routes).collect::<Vec<_>>(),
+            "dns": self.previous.and_then(|previous| previous.get("dns")).unwrap_or(&json!({})),
+        })
+    }
+
+    /// A list of the result so far.
+    fn earlier(&self, list: &str) -> &[Value] {
+        let list = self.previous.and_then(|previous| previous.get(list)).and_then(Value::as_array);
+        list.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The pod's side and the host's.
+    fn sides(&self, interface: &AttachedInterface, version: &str) -> [Value; 2] {
         let mut pod = json!({
-            "name": self.interface, "mac": self.attached.mac, "sandbox": self.sandbox,
+            "name": interface.name, "mac": interface.mac, "sandbox": self.sandbox,
         });
         if version == "1.1.0" {
             pod["mtu"] = json!(self.attached.mtu);
         }
-        json!({
-            "cniVersion": version,
-            "interfaces": [{"name": self.attached.host_interface}, pod],
-            "ips": ips.iter().map(|ip| address(*ip, version)).collect::<Vec<_>>(),
-            "routes": routes(ips),
-            "dns": {},
-        })
+        [pod, json!({"name": interface.host_interface})]
     }
 }
 
-/// An address of the pod's interface, which is the second of the list. Versions before 1.0.0 say
+/// The addresses of the interface at `place` in the list, IPv4 first. Versions before 1.0.0 say
 /// the family too.
-fn address(ip: IpAddr, version: &str) -> Value {
-    let (family, length) = if ip.is_ipv4() { ("4", 32) } else { ("6", 128) };
-    let mut entry = json!({
-        "interface": 1, "address": format!("{ip}/{length}"), "gateway": gateway_of(ip),
-    });
-    if version.starts_with("0.") {
-        entry["version"] = json!(family);
-    }
-    entry
+fn addresses(interface: &AttachedInterface, place: usize, version: &str) -> Vec<Value> {
+    let entry = |ip: &IpAddr| {
+        let (family, length) = if ip.is_ipv4() { ("4", 32) } else { ("6", 128) };
+        let mut entry = json!({
+            "interface": place, "address": format!("{ip}/{length}"), "gateway": gateway_of(*ip),
+        });
+        if version.starts_with("0.") {
+            entry["version"] = json!(family);
+        }
+        entry
+    };
+    ipv4_first(interface).iter().map(entry).collect()
 }
 
-/// One default route for each family that the pod has.
-fn routes(ips: &[IpAddr]) -> Vec<Value> {
-    let families: BTreeSet<bool> = ips.iter().map(IpAddr::is_ipv6).collect();
-    let route = |is_ipv6: bool| match is_ipv6 {
-        false => json!({"dst": "0.0.0.0/0", "gw": GATEWAY_V4}),
-        true => json!({"dst": "::/0", "gw": GATEWAY_V6}),
+fn ipv4_first(interface: &AttachedInterface) -> Vec<IpAddr> {
+    let mut ips = interface.ips.clone();
+    ips.sort_by_key(IpAddr::is_ipv6);
+    ips
+}
+
+/// The named ranges, or one default route for each family that the interface has.
+fn routes(interface: &AttachedInterface) -> Vec<Value> {
+    let mut families = ipv4_first(interface);
+    families.dedup_by_key(|ip| ip.is_ipv6());
+    let of_family = |ip: IpAddr| {
+        let named = interface.routes.iter().filter(move |range| range.is_ipv4() == ip.is_ipv4());
+        let named: Vec<_> = named.map(Cidr::to_string).collect();
+        let default = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+        let all = if interface.routes.is_empty() { vec![default.to_owned()] } else { named };
+        all.into_iter().map(move |range| json!({"dst": range, "gw": gateway_of(ip)}))
     };
-    families.into_iter().map(route).collect()
+    families.into_iter().flat_map(of_family).collect()
 }

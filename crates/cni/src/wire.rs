@@ -36,6 +36,8 @@ pub enum AgentReply {
     Attached(Attached),
     /// It is so.
     Done,
+    /// It is no pod of a tenant, or no interface that the agent ever made.
+    NotOurs,
     /// The drop counters.
     Drops(Vec<DropReport>),
     /// It could not be done.

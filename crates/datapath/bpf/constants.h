@@ -5,5 +5,6 @@
 #include <linux/types.h>
 
 volatile const __u32 OVERLAY_IFINDEX = 0;
-volatile const __u32 UNDERLAY_IPV4 = 0; /* host byte order */
+volatile const __u32 UNDERLAY_IPV4 = 0; /* host byte order; 0 where nodes meet over IPv6 */
+volatile const __be32 UNDERLAY_IPV6[4] = {};
 volatile const __u32 POD_MTU = 0;

@@ -9,6 +9,7 @@
  * conversation loses nothing by it, and a node that was taken over can speak for nobody else's
  * pods. */
 #include "address.h"
+#include "constants.h"
 #include "deliver.h"
 #include "drops.h"
 #include "ipv4.h"
@@ -80,6 +81,20 @@ static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, __u32 networ
 	return hand_over(skb, eth, network, node, &source, &destination);
 }
 
+static __always_inline __u64 tunnel_family(void)
+{
+	return UNDERLAY_IPV4 ? 0 : BPF_F_TUNINFO_IPV6;
+}
+
+static __always_inline struct address sender_of(const struct bpf_tunnel_key *tunnel)
+{
+	const __u32 *ip = tunnel->remote_ipv6;
+
+	if (UNDERLAY_IPV4)
+		return ipv4_mapped(bpf_htonl(tunnel->remote_ipv4));
+	return (struct address){ .words = { ip[0], ip[1], ip[2], ip[3] } };
+}
+
 SEC("classifier")
 int from_overlay(struct __sk_buff *skb)
 {
@@ -87,10 +102,10 @@ int from_overlay(struct __sk_buff *skb)
 	struct peer_key node;
 	struct ethhdr *eth;
 
-	/* Fails for packets that came through no tunnel, or through one of IPv6. */
-	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), 0))
+	/* Fails for packets that came through no tunnel, or through one of the other family. */
+	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), tunnel_family()))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
-	node.address = ipv4_mapped(bpf_htonl(tunnel.remote_ipv4));
+	node.address = sender_of(&tunnel);
 	if (!bpf_map_lookup_elem(&peers, &node))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	if (skb->vlan_present)

@@ -7,19 +7,33 @@
 
 #define TUNNEL_TTL 64
 
+/* Fills in both ends of the tunnel, in the family that the nodes meet over, and gives its flag. */
+static __always_inline __u64 name_ends(struct bpf_tunnel_key *key, const struct address *node)
+{
+	if (UNDERLAY_IPV4) {
+		key->remote_ipv4 = bpf_ntohl(ipv4_of(node));
+		key->local_ipv4 = UNDERLAY_IPV4;
+		return 0;
+	}
+	for (int word = 0; word < 4; word++) {
+		key->remote_ipv6[word] = node->words[word];
+		key->local_ipv6[word] = UNDERLAY_IPV6[word];
+	}
+	return BPF_F_TUNINFO_IPV6;
+}
+
 static __always_inline int deliver_there(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
 					 const struct endpoint *to)
 {
 	struct bpf_tunnel_key key = {
 		.tunnel_id = network,
-		.remote_ipv4 = bpf_ntohl(ipv4_of(&to->node)),
-		.local_ipv4 = UNDERLAY_IPV4,
 		.tunnel_ttl = TUNNEL_TTL,
 	};
+	__u64 family = name_ends(&key, &to->node);
 
 	address_frame(eth, to);
 	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key),
-				   BPF_F_ZERO_CSUM_TX | BPF_F_DONT_FRAGMENT))
+				   family | BPF_F_ZERO_CSUM_TX | BPF_F_DONT_FRAGMENT))
 		return drop(skb, network, DROP_KERNEL_REFUSED);
 	return bpf_redirect(OVERLAY_IFINDEX, 0);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, Step};
+use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Step};
 use atoll_types::NetAddr;
 
 use crate::error::DatapathError;
@@ -15,13 +15,14 @@ use crate::{Datapath, encode, interface, observe};
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
     match step {
         Step::AddPeer(ip) => {
-            let key = PeerKey { address: encode::ipv4_node(*ip)? };
+            let key = PeerKey { address: encode::node(*ip, datapath.config.underlay)? };
             datapath.maps.peers.put(key, Peer { reserved: 0 })
         }
         Step::CreateInterface(name, wanted) => {
             interface::create(&datapath.netlink, name, wanted).await
         }
         Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
+        Step::ResizeInterface(name, wanted) => resize_interface(datapath, name, wanted).await,
         Step::PutEndpoint(addr, endpoint) => put_endpoint(datapath, *addr, endpoint).await,
         Step::RaiseInterface(name) => raise_interface(datapath, name).await,
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
@@ -47,6 +48,18 @@ async fn guard_interface(
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
+/// The pod's side first: until both agree, packets of the larger size are lost on the way in only,
+/// where the sender is told.
+async fn resize_interface(
+    datapath: &Datapath,
+    name: &HostInterface,
+    wanted: &PodInterface,
+) -> Result<(), DatapathError> {
+    let link = existing(datapath, name).await?;
+    interface::resize_pod_side(wanted).await?;
+    datapath.netlink.set_mtu(&link, wanted.mtu).await
+}
+
 async fn put_endpoint(
     datapath: &mut Datapath,
     addr: NetAddr,
@@ -56,7 +69,10 @@ async fn put_endpoint(
         Place::Here(name) => {
             encode::endpoint_here(endpoint.mac, existing(datapath, name).await?.index)
         }
-        Place::There(node) => encode::endpoint_there(endpoint.mac, *node)?,
+        Place::There(node) => {
+            let node = encode::node(*node, datapath.config.underlay)?;
+            encode::endpoint_there(endpoint.mac, node)
+        }
     };
     datapath.maps.endpoints.put(addr.into(), entry)
 }

@@ -1,6 +1,6 @@
 //! What the datapath must be told.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use aya::util::KernelVersion;
@@ -11,13 +11,14 @@ pub struct DatapathConfig {
     /// A directory on a mounted BPF file system, such as `/sys/fs/bpf/atoll`, that is this node's
     /// alone. Maps and program links are pinned below it.
     pub bpf_root: PathBuf,
-    /// This node's tunnel address. The link that has it is the uplink.
-    pub underlay: Ipv4Addr,
+    /// This node's tunnel address, of the family that all nodes meet over. The link that has it is
+    /// the uplink.
+    pub underlay: IpAddr,
     /// The UDP port of the tunnel, on all nodes alike; 4789 is VXLAN's own.
     pub overlay_port: u16,
 }
 
-/// How programs are attached to links.
+/// How a program is attached to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
     /// By tcx links, pinned and replaced in place. Needs kernel 6.6.

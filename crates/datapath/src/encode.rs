@@ -59,14 +59,14 @@ pub(crate) fn endpoint_here(mac: MacAddr, ifindex: u32) -> abi::Endpoint {
 }
 
 /// The map entry for an endpoint on the node with underlay address `node`.
-pub(crate) fn endpoint_there(mac: MacAddr, node: IpAddr) -> Result<abi::Endpoint, DatapathError> {
-    let node = ipv4_node(node)?;
-    Ok(abi::Endpoint { ifindex: 0, node, mac: mac.octets(), reserved: [0; 2] })
+pub(crate) fn endpoint_there(mac: MacAddr, node: Address) -> abi::Endpoint {
+    abi::Endpoint { ifindex: 0, node, mac: mac.octets(), reserved: [0; 2] }
 }
 
-/// The address of a node, which the tunnel reaches over IPv4 only.
-pub(crate) fn ipv4_node(node: IpAddr) -> Result<Address, DatapathError> {
-    if node.is_ipv4() { Ok(node.into()) } else { Err(DatapathError::NotAnIpv4Node(node)) }
+/// The address of another node. Nodes meet over one family, which is that of `own`.
+pub(crate) fn node(node: IpAddr, own: IpAddr) -> Result<Address, DatapathError> {
+    let is_same_family = node.is_ipv4() == own.is_ipv4();
+    if is_same_family { Ok(node.into()) } else { Err(DatapathError::OtherFamily(node)) }
 }
 
 /// The address an endpoint entry is for, unless no plan ever wrote it.
@@ -142,10 +142,16 @@ mod tests {
     #[test]
     fn an_endpoint_there_names_its_node() {
         let mac = "02:00:00:00:00:05".parse().unwrap();
-        let node = "172.30.0.11".parse().unwrap();
-        let entry = endpoint_there(mac, node).unwrap();
-        let expected = Endpoint { mac, place: Place::There(node) };
-        assert_eq!(endpoint(&entry, &BTreeMap::new()), Some(expected));
-        assert!(endpoint_there(mac, "fd00::1".parse().unwrap()).is_err());
+        for there in ["172.30.0.11", "fd00::11"].map(|ip| ip.parse().unwrap()) {
+            let entry = endpoint_there(mac, node(there, there).unwrap());
+            let expected = Endpoint { mac, place: Place::There(there) };
+            assert_eq!(endpoint(&entry, &BTreeMap::new()), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_node_of_the_other_family_is_refused() {
+        let [ipv4, ipv6] = ["172.30.0.11", "fd00::11"].map(|ip| ip.parse().unwrap());
+        assert!(node(ipv4, ipv6).is_err() && node(ipv6, ipv4).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use atoll_plan::HostInterface;
@@ -36,7 +36,7 @@ pub enum DatapathError {
     },
     /// No link has the underlay address.
     #[error("no link of this node has the underlay address {0}: set the node's own address")]
-    NoUplink(Ipv4Addr),
+    NoUplink(IpAddr),
     /// The uplink's packets are too small for a tunnel.
     #[error("link {link} has an MTU of {mtu}, which leaves too little for tunnelled packets")]
     UplinkTooNarrow {
@@ -77,8 +77,8 @@ pub enum DatapathError {
     #[error("the map {0} is full: this node has more of them than it can hold")]
     MapFull(&'static str),
     /// A node with an address that the tunnel cannot reach.
-    #[error("node {0} has no IPv4 underlay address")]
-    NotAnIpv4Node(IpAddr),
+    #[error("node {0} has no underlay address of the family that this node's tunnel uses")]
+    OtherFamily(IpAddr),
     /// Something of the system said no.
     #[error("cannot {attempt}")]
     Failed {

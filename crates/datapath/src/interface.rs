@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 
 use crate::error::{Attempt, DatapathError};
+use crate::leaving;
 use crate::netlink::{Link, Netlink, is};
 use crate::quiet::silence_host_side;
 use crate::sandbox;
@@ -37,12 +38,15 @@ pub(crate) async fn create(
     completed
 }
 
+/// Sets the largest packet of the pod's side.
+pub(crate) async fn resize_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
+    sandbox::resize(&sandbox::open(&wanted.sandbox)?, &wanted.name, wanted.mtu).await
+}
+
 /// Removes the pair; one that is gone already is as good.
 pub(crate) async fn remove(netlink: &Netlink, name: &HostInterface) -> Result<(), DatapathError> {
-    match netlink.link(name.as_str()).await? {
-        Some(link) => netlink.remove(&link).await,
-        None => Ok(()),
-    }
+    let link = netlink.link(name.as_str()).await?;
+    leaving::remove_together(netlink, link.into_iter().collect()).await
 }
 
 /// Removes pairs together; those that are gone already are as good.
@@ -54,7 +58,7 @@ pub(crate) async fn remove_all(
     for name in names {
         links.extend(netlink.link(name.as_str()).await?);
     }
-    netlink.remove_all(&links).await
+    leaving::remove_together(netlink, links).await
 }
 
 /// Whether the host side is there and its other side is the wanted interface in the wanted pod.

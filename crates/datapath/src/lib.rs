@@ -6,19 +6,22 @@
 //! is the kernel programs' (`bpf/`). Everything happens in the current thread's network namespace.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use atoll_plan::{Observed, Step};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
+use tokio::sync::mpsc::Receiver;
 
 mod apply;
 mod config;
 mod encode;
 mod error;
 mod interface;
+mod leaving;
 mod maps;
 mod netlink;
+mod news;
 mod observe;
 mod overlay;
 mod pins;
@@ -26,6 +29,7 @@ mod preflight;
 mod program;
 mod quiet;
 mod remove;
+mod routes;
 mod sandbox;
 
 pub use atoll_abi::DropReason;
@@ -36,7 +40,7 @@ pub use preflight::PreflightError;
 
 use error::Attempt;
 use maps::Maps;
-use netlink::Netlink;
+use netlink::{Link, Netlink};
 use pins::Pins;
 use program::{Constants, Loader, Program};
 
@@ -45,10 +49,14 @@ static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/f
 
 /// A node's datapath. The kernel goes on without it: dropping this value changes nothing.
 pub struct Datapath {
+    config: DatapathConfig,
+    attachment: Attachment,
     netlink: Netlink,
     pins: Pins,
     maps: Maps,
+    from_overlay: Program,
     from_pod: Program,
+    overlay: Link,
     pod_mtu: u32,
 }
 
@@ -65,7 +73,9 @@ impl Datapath {
         Self::open_with(config, Attachment::best_for(kernel)).await
     }
 
-    /// Opens the datapath with programs attached in this way. All openings of one node must agree.
+    /// Opens the datapath with the tunnel's program attached in this way. All openings of one node
+    /// must agree. Pods' programs are always filters: a tcx link makes the kernel wait for all its
+    /// CPUs, at ADD and at DEL.
     pub async fn open_with(
         config: &DatapathConfig,
         attachment: Attachment,
@@ -74,19 +84,56 @@ impl Datapath {
         pins.prepare()?;
         maps::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
-        let uplink = netlink.link_with_address(config.underlay).await?;
-        let pod_mtu = overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(config.underlay))?)?;
+        let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
         let constants = constants(overlay.index, config.underlay, pod_mtu);
-        let mut loader = Loader::new(&constants, attachment, &pins);
-        let mut from_overlay = loader.load("from_overlay", FROM_OVERLAY)?;
-        let from_pod = loader.load("from_pod", FROM_POD)?;
+        let by = |attachment| Loader::new(&constants, attachment, &pins);
+        let mut from_overlay = by(attachment).load("from_overlay", FROM_OVERLAY)?;
+        let from_pod = by(Attachment::Clsact).load("from_pod", FROM_POD)?;
         from_overlay.put_on(&netlink, &overlay).await?;
         let maps = Maps::open(&pins.maps())?;
-        let mut datapath = Datapath { netlink, pins, maps, from_pod, pod_mtu };
+        let config = config.clone();
+        let mut datapath = Datapath {
+            config,
+            attachment,
+            netlink,
+            pins,
+            maps,
+            from_overlay,
+            from_pod,
+            overlay,
+            pod_mtu,
+        };
         datapath.renew_programs().await?;
-        datapath.netlink.raise(&overlay).await?;
+        datapath.netlink.raise(&datapath.overlay).await?;
         Ok(datapath)
+    }
+
+    /// Looks after what all pods share: the tunnel device with its program, and the size of packets
+    /// that the underlay leaves to pods. Where anything is not as it was opened, it is opened anew,
+    /// in place.
+    pub async fn tend(&mut self) -> Result<Tended, DatapathError> {
+        if self.is_in_order().await? {
+            return Ok(Tended::InOrder);
+        }
+        *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        Ok(Tended::OpenedAnew)
+    }
+
+    /// A word whenever somebody may have touched what is ours, so that a look is worth it.
+    pub fn news() -> Result<Receiver<()>, DatapathError> {
+        news::listen()
+    }
+
+    async fn is_in_order(&self) -> Result<bool, DatapathError> {
+        let mtu = underlay_leaves(&self.netlink, self.config.underlay).await?;
+        let Some(overlay) = self.netlink.link(overlay::OVERLAY).await? else { return Ok(false) };
+        let is_as_made = overlay.index == self.overlay.index && overlay.kind == self.overlay.kind;
+        Ok(mtu == self.pod_mtu
+            && is_as_made
+            && overlay.up
+            && overlay.mtu == mtu
+            && self.from_overlay.is_on(&self.netlink, &overlay).await?)
     }
 
     /// Puts the newly loaded program in the place of the one that an earlier run left.
@@ -133,8 +180,34 @@ impl fmt::Debug for Datapath {
     }
 }
 
-fn constants(overlay_ifindex: u32, underlay: Ipv4Addr, pod_mtu: u32) -> Constants {
-    Constants { overlay_ifindex, underlay_ipv4: underlay.to_bits(), pod_mtu }
+/// What [`Datapath::tend`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Tended {
+    /// Nothing to do.
+    InOrder,
+    /// Something was missing or had changed, and is right again.
+    OpenedAnew,
+}
+
+/// The largest packet that the link with the underlay address leaves to pods.
+async fn underlay_leaves(netlink: &Netlink, underlay: IpAddr) -> Result<u32, DatapathError> {
+    let uplink = netlink.link_with_address(underlay).await?;
+    overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(underlay))?, underlay)
+}
+
+fn constants(overlay_ifindex: u32, underlay: IpAddr, pod_mtu: u32) -> Constants {
+    let (underlay_ipv4, underlay_ipv6) = match underlay {
+        IpAddr::V4(ip) => (ip.to_bits(), [0; 4]),
+        IpAddr::V6(ip) => (0, as_words(ip.octets())),
+    };
+    Constants { overlay_ifindex, underlay_ipv4, underlay_ipv6, pod_mtu }
+}
+
+/// An address in network byte order, as the programs hold it.
+fn as_words(octets: [u8; 16]) -> [u32; 4] {
+    let (words, _) = octets.as_chunks::<4>();
+    std::array::from_fn(|place| u32::from_ne_bytes(words[place]))
 }
 
 #[cfg(test)]
@@ -147,7 +220,7 @@ mod tests {
     fn the_datapath_and_its_work_may_move_between_threads() {
         sendable(|datapath| datapath);
         sendable(|mut datapath| async move {
-            let step = Step::AddPeer(Ipv4Addr::LOCALHOST.into());
+            let step = Step::AddPeer([127, 0, 0, 1].into());
             datapath.apply(&step).await.map_err(drop)?;
             datapath.observe().await.map_err(drop)
         });

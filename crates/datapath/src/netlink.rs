@@ -3,7 +3,7 @@
 //! The socket belongs to the namespace of the thread that opened it and stays there. Functions
 //! here do one thing each and decide nothing.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use futures::{StreamExt, TryStreamExt};
 use netlink_packet_route::address::AddressAttribute;
@@ -83,9 +83,9 @@ impl Netlink {
     /// The link that has `address`.
     pub(crate) async fn link_with_address(
         &self,
-        address: Ipv4Addr,
+        address: IpAddr,
     ) -> Result<Option<Link>, DatapathError> {
-        let wanted = AddressAttribute::Address(IpAddr::V4(address));
+        let wanted = AddressAttribute::Address(address);
         let mut all = Box::pin(self.handle.address().get().execute());
         let mut owner = None;
         while let Some(message) = all.next().await {

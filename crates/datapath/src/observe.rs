@@ -53,7 +53,8 @@ async fn interfaces(
     let mut seen = remains(datapath)?;
     for (name, link) in links {
         let guard = guard(datapath, name, link).await?;
-        seen.insert(name.clone(), ObservedInterface { exists: true, up: link.up, guard });
+        let (up, mtu) = (link.up, link.mtu);
+        seen.insert(name.clone(), ObservedInterface { exists: true, up, mtu, guard });
     }
     Ok(seen)
 }

@@ -3,6 +3,8 @@
 //! It is made down and raised only after its program is attached, so that no tunnel packet ever
 //! reaches the node's own stack.
 
+use std::net::IpAddr;
+
 use atoll_plan::HostInterface;
 use rtnetlink::{LinkMessageBuilder, LinkVxlan};
 
@@ -14,15 +16,21 @@ use crate::quiet::silence_host_side;
 /// The device's name.
 pub(crate) const OVERLAY: &str = "atoll-vx";
 
-/// Outer IPv4, UDP and VXLAN headers and the inner Ethernet header.
-pub(crate) const OVERHEAD: u32 = 50;
+/// What the tunnel adds to a pod's packet: the outer IP, UDP and VXLAN headers and the inner
+/// Ethernet header.
+fn overhead(underlay: IpAddr) -> u32 {
+    match underlay {
+        IpAddr::V4(_) => 50,
+        IpAddr::V6(_) => 70,
+    }
+}
 
 /// Every IPv4 host must take packets of this size.
 const SMALLEST_POD_MTU: u32 = 576;
 
 /// The largest packet a pod may send: one that fits through the tunnel.
-pub(crate) fn pod_mtu(uplink: &Link) -> Result<u32, DatapathError> {
-    let left = uplink.mtu.checked_sub(OVERHEAD).filter(|left| *left >= SMALLEST_POD_MTU);
+pub(crate) fn pod_mtu(uplink: &Link, underlay: IpAddr) -> Result<u32, DatapathError> {
+    let left = uplink.mtu.checked_sub(overhead(underlay)).filter(|left| *left >= SMALLEST_POD_MTU);
     left.ok_or_else(|| DatapathError::UplinkTooNarrow {
         link: uplink.name.clone(),
         mtu: uplink.mtu,
@@ -73,6 +81,7 @@ async fn make(netlink: &Netlink, port: u16, mtu: u32) -> Result<Link, DatapathEr
         .port(port)
         .mtu(mtu)
         .arp(false)
+        .udp_zero_csum6_rx(true)
         .build();
     netlink.add(message).await.attempt(|| {
         format!("make the VXLAN device {OVERLAY} on port {port} (is another one using the port?)")
@@ -130,10 +139,13 @@ mod tests {
 
     #[test]
     fn pods_get_what_the_tunnel_leaves() {
-        assert_eq!(pod_mtu(&link(Kind::Other, 1500)).unwrap(), 1450);
-        assert_eq!(pod_mtu(&link(Kind::Other, 9000)).unwrap(), 8950);
-        assert!(pod_mtu(&link(Kind::Other, 600)).is_err());
-        assert!(pod_mtu(&link(Kind::Other, 40)).is_err());
+        let [ipv4, ipv6] = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().unwrap());
+        let left = |mtu, underlay| pod_mtu(&link(Kind::Other, mtu), underlay);
+        assert_eq!(left(1500, ipv4).unwrap(), 1450);
+        assert_eq!(left(1500, ipv6).unwrap(), 1430);
+        assert_eq!(left(9000, ipv4).unwrap(), 8950);
+        assert!(left(600, ipv4).is_err());
+        assert!(left(40, ipv6).is_err());
     }
 
     #[test]

@@ -32,6 +32,7 @@ const FILTER_HANDLE: TcHandle = TcHandle::new(0, 1);
 pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
     pub(crate) underlay_ipv4: u32,
+    pub(crate) underlay_ipv6: [u32; 4],
     pub(crate) pod_mtu: u32,
 }
 
@@ -65,6 +66,7 @@ impl<'a> Loader<'a> {
             .default_map_pin_directory(pins.maps())
             .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, false)
             .override_global("UNDERLAY_IPV4", &constants.underlay_ipv4, false)
+            .override_global("UNDERLAY_IPV6", &constants.underlay_ipv6, false)
             .override_global("POD_MTU", &constants.pod_mtu, false);
         Loader { objects, attachment, links: pins.links() }
     }

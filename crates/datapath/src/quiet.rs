@@ -31,6 +31,13 @@ pub(crate) fn silence_pod_side(link: &str) -> Result<(), DatapathError> {
     POD_SIDE.iter().try_for_each(|(setting, value)| set(setting, link, value))
 }
 
+/// Keeps a pod from forwarding what comes in through one of its interfaces: its own, which it may
+/// have from the node, does not hold for this one.
+pub(crate) fn stop_forwarding(link: &str) -> Result<(), DatapathError> {
+    set("ipv4/conf/{}/forwarding", link, "0")?;
+    set("ipv6/conf/{}/forwarding", link, "0")
+}
+
 /// The kernel's settings of the network. In a container its own are read-only, unless it may do
 /// everything; then the node's are mounted beside them. Either shows the current namespace.
 fn settings() -> &'static Path {

@@ -3,21 +3,19 @@
 //! The rule: a foreign namespace is entered only by a thread that ends there.
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::thread;
 
 use atoll_plan::PodInterface;
-use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
-use netlink_packet_route::route::RouteScope;
 use nix::sched::{CloneFlags, setns};
-use rtnetlink::RouteMessageBuilder;
 use tokio::sync::oneshot;
 
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
-use crate::quiet::silence_pod_side;
+use crate::quiet::{silence_pod_side, stop_forwarding};
+use crate::routes;
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -58,6 +56,16 @@ pub(crate) async fn link(sandbox: &File, name: &str) -> Result<Option<Link>, Dat
     inside(sandbox, async move |netlink| netlink.link(&name).await).await
 }
 
+/// Sets the largest packet of the pod's side.
+pub(crate) async fn resize(sandbox: &File, name: &str, mtu: u32) -> Result<(), DatapathError> {
+    let name = name.to_owned();
+    inside(sandbox, async move |netlink| {
+        let link = in_pod(&netlink, &name).await?;
+        netlink.set_mtu(&link, mtu).await
+    })
+    .await
+}
+
 /// Gives the pod's side its addresses and routes and sets it up. Repeatable.
 pub(crate) async fn configure(
     sandbox: &File,
@@ -68,22 +76,27 @@ pub(crate) async fn configure(
 }
 
 async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), DatapathError> {
-    let link = netlink.link(&wanted.name).await?;
-    let link = link
-        .ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
-        .attempt(|| format!("find interface {} inside the pod", wanted.name))?;
+    let link = in_pod(netlink, &wanted.name).await?;
     silence_pod_side(&wanted.name)?;
+    if wanted.has_siblings {
+        stop_forwarding(&wanted.name)?;
+    }
     netlink.raise(&link).await?;
     for ip in &wanted.guard.ips {
         add_address(netlink, &link, *ip).await?;
     }
-    if wanted.guard.ips.iter().any(IpAddr::is_ipv4) {
-        route_ipv4(netlink, &link).await?;
-    }
-    if wanted.guard.ips.iter().any(IpAddr::is_ipv6) {
-        route_ipv6(netlink, &link).await?;
+    for route in routes::of(wanted, link.index) {
+        let added = netlink.handle.route().add(route).replace().execute().await;
+        added.attempt(|| format!("add a route through the gateway to {}", link.name))?;
     }
     Ok(())
+}
+
+/// The pod's side, which must be there.
+async fn in_pod(netlink: &Netlink, name: &str) -> Result<Link, DatapathError> {
+    let link = netlink.link(name).await?;
+    link.ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
+        .attempt(|| format!("find interface {name} inside the pod"))
 }
 
 /// The address alone, without a range around it: every other address is behind the gateway. No
@@ -95,36 +108,4 @@ async fn add_address(netlink: &Netlink, link: &Link, ip: IpAddr) -> Result<(), D
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
     }
     request.execute().await.attempt(|| format!("add address {ip} to {}", link.name))
-}
-
-async fn route_ipv4(netlink: &Netlink, link: &Link) -> Result<(), DatapathError> {
-    let to_gateway = RouteMessageBuilder::<Ipv4Addr>::new()
-        .destination_prefix(GATEWAY_V4, 32)
-        .scope(RouteScope::Link)
-        .output_interface(link.index)
-        .build();
-    let through_gateway = RouteMessageBuilder::<Ipv4Addr>::new()
-        .gateway(GATEWAY_V4)
-        .output_interface(link.index)
-        .build();
-    for route in [to_gateway, through_gateway] {
-        netlink
-            .handle
-            .route()
-            .add(route)
-            .replace()
-            .execute()
-            .await
-            .attempt(|| format!("add the route through {GATEWAY_V4} to {}", link.name))?;
-    }
-    Ok(())
-}
-
-async fn route_ipv6(netlink: &Netlink, link: &Link) -> Result<(), DatapathError> {
-    let through_gateway = RouteMessageBuilder::<Ipv6Addr>::new()
-        .gateway(GATEWAY_V6)
-        .output_interface(link.index)
-        .build();
-    let added = netlink.handle.route().add(through_gateway).replace().execute().await;
-    added.attempt(|| format!("add the route through {GATEWAY_V6} to {}", link.name))
 }

@@ -58,8 +58,10 @@ fn interface_steps(
 ) -> Vec<Step> {
     let create = Step::CreateInterface(name.clone(), wanted.clone());
     let guard = Step::GuardInterface(name.clone(), wanted.guard.clone());
+    let resize = Step::ResizeInterface(name.clone(), wanted.clone());
     match need(wanted, seen) {
         Need::Nothing => vec![],
+        Need::Size => vec![resize],
         Need::Guard => vec![guard],
         Need::Create => vec![create, guard],
         Need::Replace => vec![Step::RemoveInterfaces([name.clone()].into()), create, guard],
@@ -70,6 +72,7 @@ fn interface_steps(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Nothing,
+    Size,
     Guard,
     Create,
     Replace,
@@ -80,8 +83,8 @@ fn need(wanted: &PodInterface, seen: Option<&ObservedInterface>) -> Need {
         None => Need::Create,
         Some(ObservedInterface { exists: false, .. }) => Need::Replace,
         Some(ObservedInterface { guard: None, .. }) => Need::Guard,
-        Some(ObservedInterface { guard: Some(guard), .. }) if *guard == wanted.guard => {
-            Need::Nothing
+        Some(ObservedInterface { guard: Some(guard), mtu, .. }) if *guard == wanted.guard => {
+            if *mtu == wanted.mtu { Need::Nothing } else { Need::Size }
         }
         Some(ObservedInterface { guard: Some(_), .. }) => Need::Replace,
     }

@@ -11,5 +11,7 @@ mod step;
 
 pub use diff::diff;
 pub use interface::{HostInterface, HostInterfaceError};
-pub use node::{Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface};
+pub use node::{
+    Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
+};
 pub use step::Step;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use atoll_types::{MacAddr, NetAddr, NetworkId};
+use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostInterface, Step};
@@ -57,6 +57,19 @@ pub struct PodInterface {
     pub mtu: u32,
     /// Who may speak through it.
     pub guard: Guard,
+    /// What the pod reaches through it.
+    pub reach: Reach,
+    /// Whether the pod has other interfaces, between which it must not forward.
+    pub has_siblings: bool,
+}
+
+/// What a pod reaches through one of its interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// Whatever no other interface leads to: the default routes.
+    Everything,
+    /// These ranges.
+    Only(BTreeSet<Cidr>),
 }
 
 /// What the datapath checks on every frame that leaves a pod.
@@ -106,6 +119,8 @@ pub struct ObservedInterface {
     pub exists: bool,
     /// Whether the host side is up.
     pub up: bool,
+    /// The largest packet that it takes.
+    pub mtu: u32,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -116,9 +131,16 @@ impl Observed {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(*ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(ip)),
-            Step::CreateInterface(name, _) => {
-                let made = ObservedInterface { exists: true, ..ObservedInterface::default() };
+            Step::CreateInterface(name, made) => {
+                let made = ObservedInterface {
+                    exists: true,
+                    mtu: made.mtu,
+                    ..ObservedInterface::default()
+                };
                 self.interfaces.insert(name.clone(), made);
+            }
+            Step::ResizeInterface(name, wanted) => {
+                self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());

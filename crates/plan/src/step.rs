@@ -17,6 +17,8 @@ pub enum Step {
     CreateInterface(HostInterface, PodInterface),
     /// Attach the program and give it the values to check.
     GuardInterface(HostInterface, Guard),
+    /// Let larger packets through the interface, or only smaller ones, on both sides.
+    ResizeInterface(HostInterface, PodInterface),
     /// Program where packets for this address go.
     PutEndpoint(NetAddr, Endpoint),
     /// Let the pod speak: set the host side up.
@@ -39,6 +41,9 @@ impl fmt::Display for Step {
             }
             Step::GuardInterface(name, guard) => {
                 write!(f, "guard interface {name} of network {}", guard.network)
+            }
+            Step::ResizeInterface(name, wanted) => {
+                write!(f, "resize interface {name} to packets of {} bytes", wanted.mtu)
             }
             Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use atoll_plan::{
     Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Step, diff,
+    Reach, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use proptest::prelude::*;
@@ -27,6 +27,7 @@ struct Kernel {
 struct Link {
     number: u32,
     up: bool,
+    mtu: u32,
     guard: Option<Guard>,
 }
 
@@ -41,7 +42,8 @@ impl Kernel {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
-            Step::CreateInterface(name, _) => self.create(name),
+            Step::CreateInterface(name, wanted) => self.create(name, wanted.mtu),
+            Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
@@ -53,10 +55,10 @@ impl Kernel {
         }
     }
 
-    fn create(&mut self, name: HostInterface) {
+    fn create(&mut self, name: HostInterface, mtu: u32) {
         assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
         self.last_number += 1;
-        let made = Link { number: self.last_number, ..Link::default() };
+        let made = Link { number: self.last_number, mtu, ..Link::default() };
         assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
     }
 
@@ -85,8 +87,8 @@ impl Kernel {
 
     fn observe(&self) -> Observed {
         let link = |(name, link): (&HostInterface, &Link)| {
-            let seen = ObservedInterface { exists: true, up: link.up, guard: link.guard.clone() };
-            (name.clone(), seen)
+            let (up, mtu, guard) = (link.up, link.mtu, link.guard.clone());
+            (name.clone(), ObservedInterface { exists: true, up, mtu, guard })
         };
         let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
         let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
@@ -123,7 +125,8 @@ impl Kernel {
         let interfaces_match = plan.interfaces.iter().all(|(name, wanted)| {
             let seen = observed.interfaces.get(name);
             seen.is_some_and(|seen| {
-                seen.exists && seen.up && seen.guard.as_ref() == Some(&wanted.guard)
+                let fits = seen.guard.as_ref() == Some(&wanted.guard) && seen.mtu == wanted.mtu;
+                seen.exists && seen.up && fits
             })
         });
         let wanted: BTreeMap<_, _> =
@@ -170,6 +173,8 @@ fn pod_interface(guard: Guard) -> PodInterface {
         description: "acme/web eth0".into(),
         mtu: 1450,
         guard,
+        reach: Reach::Everything,
+        has_siblings: false,
     }
 }
 
@@ -206,6 +211,18 @@ proptest! {
         }
         kernel.reach(&plan(&pods));
         prop_assert!(kernel.matches(&plan(&pods)));
+    }
+
+    #[test]
+    fn a_pod_follows_the_size_of_the_underlays_packets(pods in any_pods(), mtu in 576..9000_u32) {
+        let mut kernel = Kernel::default();
+        kernel.reach(&plan(&pods));
+        let mut resized = plan(&pods);
+        resized.interfaces.values_mut().for_each(|interface| interface.mtu = mtu);
+        let steps = diff(&resized, &kernel.observe());
+        prop_assert!(steps.iter().all(|step| matches!(step, Step::ResizeInterface(..))));
+        kernel.reach(&resized);
+        prop_assert!(kernel.matches(&resized));
     }
 
     #[test]

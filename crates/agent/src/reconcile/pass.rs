@@ -1,12 +1,14 @@
 //! One pass: compile what should be, compare with what is, apply the difference.
 
 use std::path::Path;
+use std::time::Duration;
 
+use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
 use atoll_plan::{HostInterface, NodePlan, Observed, Step, diff};
 use tokio::time::Instant;
 
-use super::{RETRY, Reconciler};
+use super::{LONGEST_RETRY, RETRY, Reconciler};
 use crate::kernel::Kernel;
 
 impl<K: Kernel, F> Reconciler<K, F> {
@@ -17,14 +19,43 @@ impl<K: Kernel, F> Reconciler<K, F> {
             return;
         }
         self.retry_at = None;
+        let shared = !self.look_anew || self.tend().await;
         let plan = self.compile();
-        match self.look().await {
+        let own = match self.look().await {
             Ok(observed) => self.apply_all(&plan, observed).await,
             Err(error) => {
                 tracing::error!(%error, "cannot look at the kernel");
-                self.retry_at = Some(Instant::now() + RETRY);
+                false
+            }
+        };
+        self.plan_retry(shared && own);
+    }
+
+    /// Puts right what all pods share. Without it, what concerns one pod alone can still be done.
+    async fn tend(&mut self) -> bool {
+        match self.kernel.tend().await {
+            Ok(Tended::InOrder) => {}
+            Ok(Tended::OpenedAnew) => {
+                tracing::info!(mtu = self.kernel.pod_mtu(), "the tunnel was put right");
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "cannot put the tunnel right");
+                return false;
             }
         }
+        true
+    }
+
+    /// What failed is tried again, later each time.
+    fn plan_retry(&mut self, succeeded: bool) {
+        if succeeded {
+            self.failures = 0;
+            return;
+        }
+        self.look_anew = true;
+        self.retry_at = Some(Instant::now() + patience(self.failures));
+        self.failures = self.failures.saturating_add(1);
     }
 
     fn compile(&mut self) -> NodePlan {
@@ -43,16 +74,15 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }
     }
 
-    async fn apply_all(&mut self, plan: &NodePlan, mut observed: Observed) {
-        let mut failed = false;
+    /// Does all steps, also after one that failed; says whether none did.
+    async fn apply_all(&mut self, plan: &NodePlan, mut observed: Observed) -> bool {
+        let mut succeeded = true;
         for step in diff(plan, &observed) {
-            failed |= !self.apply(&step, &mut observed).await;
+            succeeded &= self.apply(&step, &mut observed).await;
         }
-        if failed {
-            self.retry_at = Some(Instant::now() + RETRY);
-        }
-        self.look_anew = failed;
+        self.look_anew = !succeeded;
         self.observed = Some(observed);
+        succeeded
     }
 
     async fn apply(&mut self, step: &Step, observed: &mut Observed) -> bool {
@@ -88,6 +118,11 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         }
     }
+}
+
+/// How long to wait after so many failures in a row before this one.
+pub(super) fn patience(failures: u32) -> Duration {
+    RETRY.saturating_mul(1 << failures.min(6)).min(LONGEST_RETRY)
 }
 
 /// Whether a sandbox is gone for sure. One that cannot be looked at, or whose whole folder is not

@@ -1,9 +1,12 @@
 //! What the container runtime asks, answered once the kernel has it.
 
 use atoll_cni::wire::{AgentReply, AgentRequest, DropReport};
-use atoll_cni::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
+use atoll_cni::{
+    Attached, AttachedInterface, AttachmentId, AttachmentRequest, CniError, ErrorCode,
+};
 use atoll_datapath::DropCount;
 use atoll_model::compile::{Attachment, PlacedPort};
+use atoll_plan::HostInterface;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -15,7 +18,7 @@ use crate::report::AttachedReport;
 use crate::seen::PortKey;
 use crate::serve::Request;
 
-/// An ADD whose port has not been seen yet.
+/// An ADD of which not every port has been seen yet.
 #[derive(Debug)]
 pub(super) struct Waiting {
     request: AttachmentRequest,
@@ -34,15 +37,25 @@ struct Promise {
 #[derive(Debug)]
 enum Promised {
     Attached(Box<Wanted>),
-    Gone,
+    /// Nothing is left, and what is said then.
+    Gone(AgentReply),
 }
 
-/// An interface, and the port that it is for.
+/// Whose an ADD is.
+enum Claim {
+    /// Ours, with these ports.
+    Ours(Vec<(PortKey, PlacedPort)>),
+    /// No tenant's.
+    NotOurs,
+    /// Not known yet.
+    NotYet,
+}
+
+/// A pod's interfaces, by the ports that they are for.
 #[derive(Debug)]
 struct Wanted {
     request: AttachmentRequest,
-    key: PortKey,
-    port: PlacedPort,
+    ports: Vec<(PortKey, PlacedPort)>,
 }
 
 impl<K: Kernel, F> Reconciler<K, F> {
@@ -82,19 +95,24 @@ impl<K: Kernel, F> Reconciler<K, F> {
         request: AttachmentRequest,
         reply: oneshot::Sender<AgentReply>,
     ) -> Option<Promise> {
-        let found = self.complete.then(|| self.seen.port_for(&self.node, &attachment(&request)));
-        let Some((key, port)) = found.flatten() else {
-            let deadline = Instant::now() + self.timing.port_patience;
-            self.waiting.push(Waiting { request, reply, deadline });
-            return None;
+        let ports = match self.claim(&request) {
+            Claim::Ours(ports) => ports,
+            Claim::NotOurs => {
+                send(reply, Ok(AgentReply::NotOurs));
+                return None;
+            }
+            Claim::NotYet => {
+                let deadline = Instant::now() + self.timing.port_patience;
+                self.waiting.push(Waiting { request, reply, deadline });
+                return None;
+            }
         };
-        let (key, port) = (key.clone(), port.clone());
         if let Err(error) = self.remember(&request) {
             send(reply, Err(error));
             return None;
         }
         let id = request.id.clone();
-        let wanted = Box::new(Wanted { request, key, port });
+        let wanted = Box::new(Wanted { request, ports });
         Some(Promise { id, what: Promised::Attached(wanted), reply })
     }
 
@@ -103,11 +121,23 @@ impl<K: Kernel, F> Reconciler<K, F> {
         id: AttachmentId,
         reply: oneshot::Sender<AgentReply>,
     ) -> Option<Promise> {
+        let was_ours = self.store.all().contains_key(&id)
+            || self.waiting.iter().any(|waiting| waiting.request.id == id);
         if let Err(error) = self.forget(&id) {
             send(reply, Err(error));
             return None;
         }
-        Some(Promise { id, what: Promised::Gone, reply })
+        let answer = if was_ours { AgentReply::Done } else { AgentReply::NotOurs };
+        Some(Promise { id, what: Promised::Gone(answer), reply })
+    }
+
+    /// Whose an ADD is. That it has no port does not make it nobody's: the port may be on its way.
+    fn claim(&self, request: &AttachmentRequest) -> Claim {
+        match self.ports_for(&attachment(request)) {
+            Some(ports) => Claim::Ours(ports),
+            None if self.seen.is_nobodys(&request.pod.namespace) => Claim::NotOurs,
+            None => Claim::NotYet,
+        }
     }
 
     /// Makes the kernel match, then answers: an interface is there, or nothing of it is left.
@@ -119,21 +149,23 @@ impl<K: Kernel, F> Reconciler<K, F> {
         for Promise { what, reply, .. } in promises {
             let answer = match what {
                 Promised::Attached(wanted) => self.attached(*wanted).await,
-                Promised::Gone => Ok(AgentReply::Done),
+                Promised::Gone(answer) => Ok(answer),
             };
             send(reply, answer);
         }
     }
 
-    fn can_serve(&self, request: &AttachmentRequest) -> bool {
-        self.complete && self.seen.port_for(&self.node, &attachment(request)).is_some()
+    /// All ports of the pod that an attachment is for; none before all are there.
+    fn ports_for(&self, attachment: &Attachment) -> Option<Vec<(PortKey, PlacedPort)>> {
+        let found = self.complete.then(|| self.seen.ports_for(&self.node, attachment)).flatten()?;
+        Some(found.into_iter().map(|(key, port)| (key.clone(), port.clone())).collect())
     }
 
     pub(super) async fn serve_waiting(&mut self) {
         let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .filter(|waiting| !waiting.reply.is_closed())
-            .partition(|waiting| self.can_serve(&waiting.request));
+            .partition(|waiting| !matches!(self.claim(&waiting.request), Claim::NotYet));
         self.waiting = waiting;
         let promises = ready.into_iter();
         let promises =
@@ -161,7 +193,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let pod = &request.pod;
         let message = if self.complete {
             format!(
-                "pod {pod} has no port yet: `kubectl describe pod -n {} {}` tells why",
+                "pod {pod} does not have all its ports yet: `kubectl describe pod -n {} {}` tells why",
                 pod.namespace, pod.name
             )
         } else {
@@ -170,22 +202,32 @@ impl<K: Kernel, F> Reconciler<K, F> {
         CniError::new(ErrorCode::TryAgainLater, message)
     }
 
-    /// The interface as the runtime is told of it, or nothing of it.
+    /// The interfaces as the runtime is told of them, or nothing of any.
     async fn attached(&mut self, wanted: Wanted) -> Result<AgentReply, CniError> {
-        let Wanted { request, key, port } = wanted;
-        let name = attachment(&request).host_interface;
-        if !self.is_up(&name) {
+        let Wanted { request, ports } = wanted;
+        let asked = attachment(&request);
+        let names = ports.iter().map(|(_, port)| asked.host_interface(port));
+        let names: Vec<HostInterface> = names.collect();
+        if !names.iter().all(|name| self.is_up(name)) {
             return Err(self.undo(&request).await);
         }
+        let made = ports.into_iter().zip(names);
+        let interfaces = made.map(|((key, port), name)| self.report(key, port, &name)).collect();
+        Ok(AgentReply::Attached(Attached { interfaces, mtu: self.kernel.pod_mtu() }))
+    }
+
+    /// Tells the cluster of an interface that was made, and gives what the runtime is told.
+    fn report(&self, key: PortKey, port: PlacedPort, name: &HostInterface) -> AttachedInterface {
         let host_interface = name.to_string();
-        let _reporter_may_have_ended =
-            self.reports.send(AttachedReport { port: key, host_interface: host_interface.clone() });
-        Ok(AgentReply::Attached(Attached {
+        let report = AttachedReport { port: key, host_interface: host_interface.clone() };
+        let _reporter_may_have_ended = self.reports.send(report);
+        AttachedInterface {
+            name: port.interface,
             host_interface,
             mac: port.mac,
             ips: port.ips,
-            mtu: self.kernel.pod_mtu(),
-        }))
+            routes: port.routes.into_iter().collect(),
+        }
     }
 
     fn remember(&mut self, request: &AttachmentRequest) -> Result<(), CniError> {
@@ -200,7 +242,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let is_former = |known: &Attachment| {
             known.pod == wanted.pod
                 && known.interface == wanted.interface
-                && known.host_interface != wanted.host_interface
+                && known.container_id != wanted.container_id
         };
         let former = self.store.all().iter().filter(|(_, known)| is_former(known));
         for id in former.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
@@ -250,12 +292,15 @@ impl<K: Kernel, F> Reconciler<K, F> {
             );
             CniError::new(ErrorCode::CheckFailed, message)
         };
-        let name = self.store.all().get(id).map(|known| known.host_interface.clone());
-        let name = name.ok_or_else(not_there)?;
+        let Some(known) = self.store.all().get(id).cloned() else {
+            return Ok(AgentReply::NotOurs);
+        };
+        let ports = self.ports_for(&known).ok_or_else(not_there)?;
         let observed =
             self.kernel.observe().await.map_err(|error| failed("look at the kernel", &error))?;
         self.observed = Some(observed);
-        if self.is_up(&name) { Ok(AgentReply::Done) } else { Err(not_there()) }
+        let is_up = |(_, port): &(_, PlacedPort)| self.is_up(&known.host_interface(port));
+        if ports.iter().all(is_up) { Ok(AgentReply::Done) } else { Err(not_there()) }
     }
 
     fn status(&self) -> Result<AgentReply, CniError> {

@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use atoll_cni::wire::{AgentReply, AgentRequest};
 use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
-use atoll_datapath::DropCount;
+use atoll_datapath::{DropCount, Tended};
 use atoll_model::compile::PlacedPort;
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tempfile::TempDir;
-use tokio::sync::mpsc::{Sender, channel, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::pass::patience;
 use super::{Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
-use crate::seen::{Change, Delta};
+use crate::seen::{Change, Delta, Tenancy};
 use crate::serve::Request;
 
 /// Long enough for every test that does not wait for it.
@@ -35,11 +36,28 @@ struct MapKernelState {
     observed: Observed,
     refuses_to_raise: Option<HostInterface>,
     steps: usize,
+    pod_mtu: u32,
+    /// The tunnel is broken, with this size of packets once it is repaired.
+    broken: Option<u32>,
+    news: Option<Sender<()>>,
 }
 
 impl Kernel for MapKernel {
     fn pod_mtu(&self) -> u32 {
-        1450
+        self.0.lock().unwrap().pod_mtu
+    }
+
+    async fn tend(&mut self) -> anyhow::Result<Tended> {
+        let mut state = self.0.lock().unwrap();
+        let Some(mtu) = state.broken.take() else { return Ok(Tended::InOrder) };
+        state.pod_mtu = mtu;
+        Ok(Tended::OpenedAnew)
+    }
+
+    fn news(&self) -> anyhow::Result<Receiver<()>> {
+        let (sender, receiver) = channel(1);
+        self.0.lock().unwrap().news = Some(sender);
+        Ok(receiver)
     }
 
     async fn observe(&self) -> anyhow::Result<Observed> {
@@ -75,7 +93,9 @@ struct Agent {
 
 impl Agent {
     fn start() -> Agent {
-        Agent::start_on(MapKernel::default(), tempfile::tempdir().unwrap())
+        let kernel = MapKernel::default();
+        kernel.0.lock().unwrap().pod_mtu = 1450;
+        Agent::start_on(kernel, tempfile::tempdir().unwrap())
     }
 
     fn start_on(kernel: MapKernel, state: TempDir) -> Agent {
@@ -128,6 +148,13 @@ impl Agent {
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
     }
 
+    /// Waits until everything has been seen.
+    async fn settle(&self) {
+        while self.ask(AgentRequest::Status).await != AgentReply::Done {
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn refuse_to_raise(&self, pod: &str) {
         let id = id(pod);
         let name = HostInterface::for_attachment(&id.container_id, &id.interface);
@@ -144,7 +171,7 @@ fn network(number: u32) -> NetworkId {
 }
 
 fn key(port: &PlacedPort) -> (String, String) {
-    (port.pod.namespace.clone(), port.pod.name.clone())
+    (port.pod.namespace.clone(), format!("{}.{}", port.pod.name, port.interface))
 }
 
 fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
@@ -158,6 +185,8 @@ fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
         pod_uid: format!("uid-of-{pod}"),
         interface: "eth0".into(),
         node: Some(node.into()),
+        others: BTreeSet::new(),
+        routes: BTreeSet::new(),
     }
 }
 
@@ -193,7 +222,9 @@ fn add_at(pod: &str, sandbox: &Path) -> AgentRequest {
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
-        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) => None,
+        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) | AgentReply::NotOurs => {
+            None
+        }
     }
 }
 
@@ -202,7 +233,7 @@ async fn an_add_is_answered_once_the_kernel_has_the_interface() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
     let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
-    assert_eq!(attached.ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(attached.interfaces[0].ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
     let observed = agent.observed();
     let interface = observed.interfaces.values().next().unwrap();
     assert!(interface.up && interface.guard.is_some());
@@ -287,11 +318,11 @@ async fn a_del_is_repeatable_and_needs_no_add() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1")]).await;
     agent.ask(add("web")).await;
-    for _ in 0..2 {
-        assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    for answer in [AgentReply::Done, AgentReply::NotOurs] {
+        assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, answer);
         assert!(agent.observed().interfaces.is_empty());
     }
-    assert_eq!(agent.ask(AgentRequest::Del(id("never-added"))).await, AgentReply::Done);
+    assert_eq!(agent.ask(AgentRequest::Del(id("never-added"))).await, AgentReply::NotOurs);
 }
 
 #[tokio::test]
@@ -354,7 +385,7 @@ async fn garbage_collection_keeps_exactly_what_it_is_told() {
     agent.ask(AgentRequest::Gc(vec![id("db")])).await;
     assert_eq!(agent.observed().interfaces.len(), 1);
     assert_eq!(agent.ask(AgentRequest::Check(id("db"))).await, AgentReply::Done);
-    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+    assert_eq!(agent.ask(AgentRequest::Check(id("web"))).await, AgentReply::NotOurs);
 }
 
 #[tokio::test]
@@ -408,9 +439,11 @@ async fn a_burst_of_requests_shares_one_pass_and_each_gets_its_own_answer() {
     for pod in pods {
         answers.push(agent.ask_later(AgentRequest::Del(id(pod))).await);
     }
+    let without_port = answers.pop().unwrap();
     for answer in answers {
         assert_eq!(answer.await.unwrap(), AgentReply::Done);
     }
+    assert_eq!(without_port.await.unwrap(), AgentReply::NotOurs);
     let three_endpoints_and_all_interfaces = 4;
     let steps = agent.kernel.0.lock().unwrap().steps - before;
     assert_eq!(steps, three_endpoints_and_all_interfaces);
@@ -428,4 +461,123 @@ async fn what_a_burst_asks_of_one_interface_is_done_in_order() {
     assert_eq!(del.await.unwrap(), AgentReply::Done);
     assert!(matches!(add_again.await.unwrap(), AgentReply::Attached(_)));
     assert_eq!(agent.observed().interfaces.len(), 2);
+}
+
+/// A pod with a further interface, which its first one names.
+fn two_ports(pod: &str) -> [PlacedPort; 2] {
+    let first = PlacedPort { others: ["net1".to_owned()].into(), ..port(pod, 5, "node1") };
+    let routes = ["10.1.0.0/16".parse().unwrap()].into();
+    let further = PlacedPort { interface: "net1".into(), routes, ..port(pod, 6, "node1") };
+    [first, further]
+}
+
+#[tokio::test]
+async fn one_add_makes_every_interface_of_the_pod_and_one_del_takes_all_away() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
+    let names: Vec<_> = attached.interfaces.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["eth0", "net1"]);
+    assert_eq!(attached.interfaces[1].routes, ["10.1.0.0/16".parse().unwrap()]);
+    assert_eq!(agent.observed().interfaces.len(), 2);
+    assert_eq!(agent.ask(AgentRequest::Check(id("web"))).await, AgentReply::Done);
+    assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    assert!(agent.observed().interfaces.is_empty() && agent.observed().endpoints.is_empty());
+}
+
+#[tokio::test]
+async fn an_add_waits_until_every_port_of_the_pod_is_there() {
+    let agent = Agent::start();
+    let [first, further] = two_ports("web");
+    agent.see(std::slice::from_ref(&first)).await;
+    let answer = agent.ask_later(add("web")).await;
+    agent.settle().await;
+    assert!(agent.observed().interfaces.is_empty(), "half a pod is no pod");
+    agent.see(&[first, further]).await;
+    assert!(matches!(answer.await.unwrap(), AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 2);
+}
+
+#[tokio::test]
+async fn an_add_of_which_one_interface_fails_leaves_none() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    let further = HostInterface::for_attachment(&id("web").container_id, "net1");
+    agent.kernel.0.lock().unwrap().refuses_to_raise = Some(further);
+    assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::AttachFailed));
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_check_and_a_collection_look_at_every_interface() {
+    let agent = Agent::start();
+    agent.see(&two_ports("web")).await;
+    agent.ask(add("web")).await;
+    let further = HostInterface::for_attachment(&id("web").container_id, "net1");
+    agent.kernel.0.lock().unwrap().observed.interfaces.remove(&further);
+    assert_eq!(code(agent.ask(AgentRequest::Check(id("web"))).await), Some(ErrorCode::CheckFailed));
+    agent.ask(AgentRequest::Gc(vec![])).await;
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let answer = agent.ask_later(add("web")).await;
+    let others = [("other".to_owned(), Tenancy::Nobody)];
+    agent.change(Change::Namespaces(Delta::All(others.into()))).await;
+    agent.settle().await;
+    agent.change(Change::Namespaces(Delta::Put("acme".into(), Tenancy::Nobody))).await;
+    assert_eq!(answer.await.unwrap(), AgentReply::NotOurs);
+    assert_eq!(agent.ask(add("web")).await, AgentReply::NotOurs);
+    assert!(agent.observed().interfaces.is_empty());
+}
+
+#[tokio::test]
+async fn a_tenants_pod_without_a_port_is_never_handed_on() {
+    let agent = Agent::start();
+    agent.see(&[]).await;
+    let ours = [("acme".to_owned(), Tenancy::Tenant)];
+    agent.change(Change::Namespaces(Delta::All(ours.into()))).await;
+    assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::TryAgainLater));
+    agent.see(&[port("web", 5, "node1")]).await;
+    assert!(matches!(agent.ask(add("web")).await, AgentReply::Attached(_)));
+}
+
+#[tokio::test]
+async fn word_of_a_change_is_followed_by_a_look_and_running_pods_are_put_right() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.kernel.0.lock().unwrap().broken = Some(8950);
+    let news = agent.kernel.0.lock().unwrap().news.clone().unwrap();
+    news.send(()).await.unwrap();
+    while agent.observed().interfaces.values().any(|interface| interface.mtu != 8950) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(agent.kernel.0.lock().unwrap().broken, None);
+    assert_eq!(agent.observed().interfaces.len(), 1);
+}
+
+#[test]
+fn what_fails_again_and_again_is_tried_less_and_less_often() {
+    let seconds: Vec<_> = (0..9).map(|failures| patience(failures).as_secs()).collect();
+    assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    assert_eq!(patience(u32::MAX).as_secs(), 60);
+}
+
+#[tokio::test]
+async fn what_failed_is_tried_again_without_anybody_asking() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.refuse_to_raise("web");
+    agent.kernel.0.lock().unwrap().observed.interfaces.clear();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(AgentRequest::Check(id("web"))).await;
+    agent.kernel.0.lock().unwrap().refuses_to_raise = None;
+    while !agent.observed().interfaces.values().any(|interface| interface.up) {
+        tokio::task::yield_now().await;
+    }
 }

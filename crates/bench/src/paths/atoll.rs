@@ -1,7 +1,7 @@
 //! Atoll's own path: two nodes whose kernels are programmed by the same compiler, diff and
 //! datapath as in a cluster. Every tenant has pods with the very same addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use atoll_datapath::{Datapath, DatapathConfig};
 use atoll_model::compile::{Attachment, NodeView, PlacedPort, compile};
-use atoll_plan::{HostInterface, NodePlan, diff};
+use atoll_plan::{NodePlan, diff};
 use atoll_testkit::{BpfFileSystem, Namespace, Worker};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tokio::runtime::Runtime;
@@ -151,7 +151,7 @@ impl Programmed {
         let bpf = BpfFileSystem::mount_for_this_thread();
         let config = DatapathConfig {
             bpf_root: bpf.path().join("node"),
-            underlay,
+            underlay: underlay.into(),
             overlay_port: OVERLAY_PORT,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -172,7 +172,7 @@ impl Programmed {
 
 fn attachment(pod: &Pod) -> Attachment {
     Attachment {
-        host_interface: HostInterface::for_attachment(&pod.port.pod_uid, "eth0"),
+        container_id: pod.port.pod_uid.clone(),
         sandbox: pod.namespace.path(),
         interface: "eth0".into(),
         pod: pod.port.pod.clone(),
@@ -190,6 +190,8 @@ fn port(network: u32, ip: IpAddr, node: &str) -> Result<PlacedPort> {
         pod_uid: format!("{network}-{ip}"),
         interface: "eth0".into(),
         node: Some(node.to_owned()),
+        others: BTreeSet::new(),
+        routes: BTreeSet::new(),
     })
 }
 

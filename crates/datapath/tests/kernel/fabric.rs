@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atoll_datapath::{Attachment, Datapath, DatapathConfig, DropReason};
 use atoll_plan::{
     Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Step, diff,
+    Reach, Step, diff,
 };
 use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -27,6 +27,8 @@ pub(crate) struct State {
 pub(crate) struct Node {
     pub(crate) namespace: Namespace,
     pub(crate) underlay: Ipv4Addr,
+    /// The address that tunnels end at: `underlay`, or the node's IPv6 address.
+    pub(crate) tunnel: IpAddr,
     pub(crate) plan: Mutex<NodePlan>,
     worker: Worker<State>,
 }
@@ -61,7 +63,7 @@ pub(crate) fn network(number: u32) -> NetworkId {
 }
 
 impl State {
-    fn start(underlay: Ipv4Addr, attachment: Attachment) -> Self {
+    fn start(underlay: IpAddr, attachment: Attachment) -> Self {
         let bpf = BpfFileSystem::mount_for_this_thread();
         let bpf_root = bpf.path().join("node");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -116,6 +118,7 @@ impl Node {
         let interface = |wanted: &PodInterface| ObservedInterface {
             exists: true,
             up: true,
+            mtu: wanted.mtu,
             guard: Some(wanted.guard.clone()),
         };
         let interfaces = plan.interfaces.iter();
@@ -161,6 +164,8 @@ impl Pod {
             description: format!("test/{} eth0", self.ip),
             mtu: 1450,
             guard: self.guard(),
+            reach: Reach::Everything,
+            has_siblings: false,
         }
     }
 }
@@ -171,13 +176,22 @@ impl Fabric {
         Self::attached_by(nodes, attachments()[0])
     }
 
-    /// One node, or two with a veth between them.
+    /// This many nodes that meet over IPv6.
+    pub(crate) fn over_ipv6(nodes: u8) -> Self {
+        Self::made_of(nodes, attachments()[0], |number| underlay_ipv6(number).into())
+    }
+
     pub(crate) fn attached_by(count: u8, attachment: Attachment) -> Self {
+        Self::made_of(count, attachment, |number| underlay(number).into())
+    }
+
+    /// One node, or two with a veth between them.
+    fn made_of(count: u8, attachment: Attachment, tunnel: impl Fn(u8) -> IpAddr) -> Self {
         let namespaces: Vec<_> = (0..count).map(|_| Namespace::new()).collect();
         connect(&namespaces);
         let nodes: Vec<_> = (1..=count)
             .zip(namespaces)
-            .map(|(number, namespace)| start(number, namespace, attachment))
+            .map(|(number, namespace)| start(number, tunnel(number), namespace, attachment))
             .collect();
         let fabric = Fabric { nodes, attached: AtomicU32::new(0) };
         fabric.introduce();
@@ -187,8 +201,8 @@ impl Fabric {
     /// Makes every node know the others.
     fn introduce(&self) {
         for node in &self.nodes {
-            let others = self.nodes.iter().map(|other| other.underlay);
-            let others = others.filter(|other| *other != node.underlay).map(IpAddr::V4);
+            let others = self.nodes.iter().map(|other| other.tunnel);
+            let others = others.filter(|other| *other != node.tunnel);
             node.plan.lock().unwrap().peers.extend(others);
         }
     }
@@ -206,10 +220,10 @@ impl Fabric {
             ipv6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, ip.octets()[3].into()),
             mac: MacAddr::for_ip(ip.into()),
         };
-        let here = self.nodes[place].underlay;
+        let here = self.nodes[place].tunnel;
         for node in &self.nodes {
-            let is_here = node.underlay == here;
-            let there = Place::There(here.into());
+            let is_here = node.tunnel == here;
+            let there = Place::There(here);
             let at = if is_here { Place::Here(pod.host_side.clone()) } else { there };
             let mut plan = node.plan.lock().unwrap();
             for addr in pod.addrs() {
@@ -238,6 +252,10 @@ fn underlay(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 77, number)
 }
 
+fn underlay_ipv6(number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into())
+}
+
 /// One node gets an uplink to nowhere, two get one to each other.
 fn connect(namespaces: &[Namespace]) {
     let first = &namespaces[0];
@@ -252,12 +270,13 @@ fn connect(namespaces: &[Namespace]) {
     }
     for (number, namespace) in (1..).zip(namespaces) {
         namespace.ip(&format!("address add {}/24 dev uplink", underlay(number)));
+        namespace.ip(&format!("address add {}/64 dev uplink nodad", underlay_ipv6(number)));
         namespace.ip("link set uplink up");
     }
 }
 
-fn start(number: u8, namespace: Namespace, attachment: Attachment) -> Node {
+fn start(number: u8, tunnel: IpAddr, namespace: Namespace, attachment: Attachment) -> Node {
     let underlay = underlay(number);
-    let worker = Worker::start(&namespace, move || State::start(underlay, attachment));
-    Node { namespace, underlay, plan: Mutex::default(), worker }
+    let worker = Worker::start(&namespace, move || State::start(tunnel, attachment));
+    Node { namespace, underlay, tunnel, plan: Mutex::default(), worker }
 }

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use atoll_datapath::{Attachment, Datapath, DatapathError, DropReason};
+use atoll_datapath::{Datapath, DatapathError, DropReason, Tended};
 use atoll_plan::{NodePlan, Step, diff};
 use atoll_testkit::eventually;
 
@@ -149,15 +149,9 @@ fn a_link_of_the_same_name_made_by_hand_is_not_taken_for_guarded() {
     assert_eq!(node.observe().interfaces[name].guard, None);
 }
 
-fn take_off_by_hand(node: &Node, link: &str, attachment: Attachment) {
-    let name = link.to_owned();
-    match attachment {
-        Attachment::Tcx => node.run(move |state| remove_pin(state, &format!("links/{name}"))),
-        Attachment::Clsact => {
-            let arguments = ["qdisc", "delete", "dev", link, "clsact"];
-            assert!(node.namespace.command("tc", &arguments).status.success());
-        }
-    }
+fn take_off_by_hand(node: &Node, link: &str) {
+    let arguments = ["qdisc", "delete", "dev", link, "clsact"];
+    assert!(node.namespace.command("tc", &arguments).status.success());
 }
 
 fn remove_pin(state: &State, name: &str) {
@@ -172,7 +166,7 @@ fn a_program_taken_off_by_hand_is_seen_and_put_back() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let node = &fabric.nodes[0];
-        take_off_by_hand(node, pods[0].host_side.as_str(), attachment);
+        take_off_by_hand(node, pods[0].host_side.as_str());
         assert_eq!(node.observe().interfaces[&pods[0].host_side].guard, None);
         assert_ne!(node.converge(), vec![]);
         is_as_planned(node);
@@ -353,6 +347,9 @@ fn many_interfaces_go_together_and_leave_the_rest() {
         node.run(move |state| state.apply(&removal).unwrap());
         let left = node.namespace.ip("-br link");
         assert!(gone.iter().all(|name| !left.contains(name.as_str())), "{left}");
+        for (pod, is_there) in [(&one, false), (&two, false), (&stays, true)] {
+            assert_eq!(pod.namespace.ip("-br link").contains("eth0"), is_there);
+        }
         assert!(left.contains(stays.host_side.as_str()), "{left}");
         assert!(other.is_empty() || left.contains("stranger"), "{left}");
         assert!(gone.iter().all(|name| !node.observe().interfaces.contains_key(name)));
@@ -395,4 +392,60 @@ fn pods_get_the_underlays_mtu_less_the_tunnel() {
     node.namespace.ip("link set uplink mtu 9000");
     node.run(State::open);
     assert_eq!(mtu(), 8950);
+}
+
+fn tend(node: &Node) -> Tended {
+    node.run(|state| state.runtime.block_on(state.datapath.as_mut().unwrap().tend()).unwrap())
+}
+
+#[test]
+fn a_tunnel_device_deleted_or_changed_under_a_running_agent_is_put_right() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    assert_eq!(tend(node), Tended::InOrder);
+    let port = "link add atoll-vx type vxlan external dstport 4790";
+    for harm in [
+        &["link delete atoll-vx"][..],
+        &["link set atoll-vx down"],
+        &["link set atoll-vx mtu 1200"],
+        &["link delete atoll-vx", port],
+    ] {
+        harm.iter().for_each(|command| drop(node.namespace.ip(command)));
+        assert_eq!(tend(node), Tended::OpenedAnew, "{harm:?}");
+        assert_eq!(tend(node), Tended::InOrder, "{harm:?}");
+        is_as_planned(node);
+        converse(&pods[0], &pods[2]);
+    }
+}
+
+#[test]
+fn the_tunnels_program_taken_off_under_a_running_agent_is_put_back() {
+    let fabric = Fabric::attached_by(2, atoll_datapath::Attachment::Clsact);
+    let pods = three_pods(&fabric);
+    take_off_by_hand(&fabric.nodes[0], "atoll-vx");
+    assert_eq!(tend(&fabric.nodes[0]), Tended::OpenedAnew);
+    converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn running_pods_follow_the_size_of_the_underlays_packets() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    for (underlay, left) in [(9000, 8950), (1400, 1350)] {
+        for node in &fabric.nodes {
+            node.namespace.ip(&format!("link set uplink mtu {underlay}"));
+            assert_eq!(tend(node), Tended::OpenedAnew);
+            let mut plan = node.plan.lock().unwrap();
+            plan.interfaces.values_mut().for_each(|interface| interface.mtu = left);
+            drop(plan);
+            node.converge();
+            is_as_planned(node);
+        }
+        for pod in &pods {
+            let link = pod.namespace.ip("-o link show eth0");
+            assert!(link.contains(&format!("mtu {left} ")), "{link}");
+        }
+        converse(&pods[0], &pods[2]);
+    }
 }

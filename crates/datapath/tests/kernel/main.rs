@@ -8,5 +8,7 @@ mod gateway;
 mod isolation;
 mod lifecycle;
 mod overlay;
+mod overlay_ipv6;
+mod several_interfaces;
 mod spoofing;
 mod talk;

@@ -1,9 +1,10 @@
 //! A `Port` object, parsed once.
 
+use std::collections::BTreeSet;
 use std::net::{AddrParseError, IpAddr};
 
 use atoll_api::Port;
-use atoll_types::{MacAddr, MacError, NetAddr, NetworkId, NetworkIdError, PodRef};
+use atoll_types::{Cidr, CidrError, MacAddr, MacError, NetAddr, NetworkId, NetworkIdError, PodRef};
 
 /// A port as a node needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub struct PlacedPort {
     pub interface: String,
     /// The node, once there is one.
     pub node: Option<String>,
+    /// The pod's other interfaces, which come with this one.
+    pub others: BTreeSet<String>,
+    /// The ranges that the pod reaches through it; all that no other interface leads to, if none.
+    pub routes: BTreeSet<Cidr>,
 }
 
 /// A port that cannot be used.
@@ -38,12 +43,21 @@ pub enum PortError {
     /// The Ethernet address.
     #[error(transparent)]
     Mac(#[from] MacError),
+    /// A route.
+    #[error(transparent)]
+    Route(#[from] CidrError),
 }
 
 impl PlacedPort {
     /// Its addresses as the datapath knows them.
     pub fn addresses(&self) -> impl Iterator<Item = NetAddr> + '_ {
         self.ips.iter().map(|ip| NetAddr::new(self.network, *ip))
+    }
+
+    /// Whether this is another interface of the pod whose first one `self` is.
+    pub fn brings(&self, port: &PlacedPort) -> bool {
+        let same_pod = self.pod == port.pod && self.pod_uid == port.pod_uid;
+        same_pod && self.interface != port.interface && self.others.contains(&port.interface)
     }
 }
 
@@ -56,6 +70,8 @@ impl TryFrom<&Port> for PlacedPort {
             let parsed = text.parse().map_err(|error| PortError::Ip(text.clone(), error));
             parsed.map(|ip: IpAddr| ip.to_canonical())
         };
+        // The first interface has the default routes, whatever else stands there.
+        let routes = spec.routes.iter().filter(|_| !spec.primary).map(|route| route.parse());
         Ok(PlacedPort {
             network: spec.network_id.try_into()?,
             network_name: spec.network.clone(),
@@ -65,6 +81,8 @@ impl TryFrom<&Port> for PlacedPort {
             pod_uid: spec.pod_uid.clone(),
             interface: spec.interface.clone(),
             node: spec.node.clone(),
+            others: spec.other_interfaces.iter().cloned().collect(),
+            routes: routes.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -116,7 +134,33 @@ mod tests {
         bad.spec.network_id = 0;
         assert!(matches!(PlacedPort::try_from(&bad), Err(PortError::Network(_))));
         let mut bad = port();
+        bad.spec.routes = vec!["10.1.0.1/16".into()];
+        assert!(matches!(PlacedPort::try_from(&bad), Err(PortError::Route(_))));
+        let mut bad = port();
         bad.spec.mac = "ff:ff:ff:ff:ff:ff".into();
         assert!(matches!(PlacedPort::try_from(&bad), Err(PortError::Mac(_))));
+    }
+    #[test]
+    fn the_first_interface_has_no_ranges_and_a_further_one_has_its_own() {
+        let mut further = port();
+        further.spec.routes = vec!["10.1.0.0/16".into()];
+        let placed = PlacedPort::try_from(&further).unwrap();
+        assert_eq!(placed.routes, ["10.1.0.0/16".parse().unwrap()].into());
+        further.spec.primary = true;
+        assert_eq!(PlacedPort::try_from(&further).unwrap().routes, BTreeSet::new());
+    }
+
+    #[test]
+    fn a_port_brings_the_named_interfaces_of_its_own_pod_only() {
+        let mut first = port();
+        first.spec.other_interfaces = vec!["net1".into()];
+        let first = PlacedPort::try_from(&first).unwrap();
+        let further = PlacedPort { interface: "net1".into(), ..first.clone() };
+        assert!(first.brings(&further));
+        assert!(!first.brings(&first));
+        let unnamed = PlacedPort { interface: "net2".into(), ..further.clone() };
+        assert!(!first.brings(&unnamed));
+        let of_another = PlacedPort { pod_uid: "later".into(), ..further };
+        assert!(!first.brings(&of_another));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use atoll_plan::{Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface};
+use atoll_plan::{Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach};
 use atoll_types::{NetAddr, PodRef};
 
 use super::PlacedPort;
@@ -27,8 +27,8 @@ pub struct NodeView<'a> {
 /// An interface that the container runtime has asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The name of its host side.
-    pub host_interface: HostInterface,
+    /// The container runtime's id of the sandbox.
+    pub container_id: String,
     /// The pod's network namespace.
     pub sandbox: PathBuf,
     /// The interface's name inside the pod.
@@ -44,6 +44,11 @@ impl Attachment {
     pub fn is_for(&self, port: &PlacedPort) -> bool {
         let same_uid = self.pod_uid.as_ref().is_none_or(|uid| *uid == port.pod_uid);
         same_uid && self.pod == port.pod && self.interface == port.interface
+    }
+
+    /// The name of the host side of the interface that `port` was made for.
+    pub fn host_interface(&self, port: &PlacedPort) -> HostInterface {
+        HostInterface::for_attachment(&self.container_id, &port.interface)
     }
 }
 
@@ -85,8 +90,9 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     let others = view.nodes.iter().filter(|(name, _)| **name != view.node);
     compiled.plan.peers = others.map(|(_, ip)| *ip).collect();
     let mut owners = BTreeMap::new();
+    let attached = attached(view);
     for port in uncontested(&view.ports, &mut owners, &mut compiled.complaints) {
-        place_port(view, port, &mut compiled);
+        place_port(view, &attached, port, &mut compiled);
     }
     compiled
 }
@@ -112,14 +118,47 @@ fn uncontested<'a>(
     ports.iter().copied().filter(|port| !contested.contains(port)).collect()
 }
 
-fn place_port(view: &NodeView<'_>, port: &PlacedPort, compiled: &mut Compiled) {
+/// A pod that the runtime has asked for: its sandbox, and the port of its first interface.
+struct Attached<'a> {
+    attachment: &'a Attachment,
+    first: &'a PlacedPort,
+}
+
+impl Attached<'_> {
+    fn has(&self, port: &PlacedPort) -> bool {
+        self.attachment.is_for(port) || self.first.brings(port)
+    }
+}
+
+/// The pods that the runtime has asked for, each with the port it asked for.
+fn attached<'a>(view: &NodeView<'a>) -> BTreeMap<&'a PodRef, Vec<Attached<'a>>> {
+    let mut ports: BTreeMap<&PodRef, Vec<&PlacedPort>> = BTreeMap::new();
+    for port in view.ports.iter().filter(|port| port.node.as_deref() == Some(view.node)) {
+        ports.entry(&port.pod).or_default().push(port);
+    }
+    let mut attached: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for attachment in &view.attachments {
+        let ports = ports.get(&attachment.pod).into_iter().flatten();
+        let first = ports.copied().find(|port| attachment.is_for(port));
+        let pods = attached.entry(&attachment.pod).or_default();
+        pods.extend(first.map(|first| Attached { attachment, first }));
+    }
+    attached
+}
+
+fn place_port(
+    view: &NodeView<'_>,
+    attached: &BTreeMap<&PodRef, Vec<Attached<'_>>>,
+    port: &PlacedPort,
+    compiled: &mut Compiled,
+) {
     let Some(node) = port.node.as_deref() else { return };
     let place = if node == view.node {
-        let mine = view.attachments.iter().find(|attachment| attachment.is_for(port));
-        let Some(attachment) = mine else { return };
-        let interface = pod_interface(view, port, attachment);
-        compiled.plan.interfaces.insert(attachment.host_interface.clone(), interface);
-        Place::Here(attachment.host_interface.clone())
+        let pods = attached.get(&port.pod).into_iter().flatten();
+        let Some(pod) = pods.into_iter().find(|pod| pod.has(port)) else { return };
+        let name = pod.attachment.host_interface(port);
+        compiled.plan.interfaces.insert(name.clone(), pod_interface(view, port, pod));
+        Place::Here(name)
     } else if let Some(ip) = view.nodes.get(node) {
         Place::There(*ip)
     } else {
@@ -133,10 +172,11 @@ fn place_port(view: &NodeView<'_>, port: &PlacedPort, compiled: &mut Compiled) {
     }
 }
 
-fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, attachment: &Attachment) -> PodInterface {
+fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {
+    let is_first = port.interface == pod.first.interface && port.routes.is_empty();
     PodInterface {
-        sandbox: attachment.sandbox.clone(),
-        name: attachment.interface.clone(),
+        sandbox: pod.attachment.sandbox.clone(),
+        name: port.interface.clone(),
         description: format!("{} {}", port.pod, port.interface),
         mtu: view.pod_mtu,
         guard: Guard {
@@ -144,11 +184,15 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, attachment: &Attachment
             mac: port.mac,
             ips: port.ips.iter().copied().collect(),
         },
+        reach: if is_first { Reach::Everything } else { Reach::Only(port.routes.clone()) },
+        has_siblings: !pod.first.others.is_empty(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use atoll_types::{MacAddr, NetworkId};
 
     use super::*;
@@ -164,12 +208,14 @@ mod tests {
             pod_uid: format!("{network}-{pod}"),
             interface: "eth0".into(),
             node: Some(node.into()),
+            others: BTreeSet::new(),
+            routes: BTreeSet::new(),
         }
     }
 
     fn attachment(port: &PlacedPort) -> Attachment {
         Attachment {
-            host_interface: HostInterface::for_attachment(&port.pod_uid, "eth0"),
+            container_id: port.pod_uid.clone(),
             sandbox: "/run/netns/pod".into(),
             interface: "eth0".into(),
             pod: port.pod.clone(),
@@ -199,9 +245,9 @@ mod tests {
         assert_eq!(compiled.complaints, []);
         for (port, attachment) in ports.iter().zip(&attachments) {
             let addr = NetAddr::new(port.network, port.ips[0]);
-            let here = Place::Here(attachment.host_interface.clone());
+            let here = Place::Here(attachment.host_interface(port));
             assert_eq!(compiled.plan.endpoints[&addr].place, here);
-            let interface = &compiled.plan.interfaces[&attachment.host_interface];
+            let interface = &compiled.plan.interfaces[&attachment.host_interface(port)];
             assert_eq!(interface.guard.network, port.network);
         }
     }
@@ -264,5 +310,53 @@ mod tests {
             compiled.complaints[0].to_string(),
             "tenant-1/web is on node node9, whose address is not known"
         );
+    }
+
+    /// A pod with a second interface in another network.
+    fn two_interfaces() -> [PlacedPort; 2] {
+        let web = port(1, "10.0.0.5", "web", "node1");
+        let first = PlacedPort { others: ["net1".to_owned()].into(), ..web.clone() };
+        let second = PlacedPort {
+            pod: web.pod.clone(),
+            pod_uid: web.pod_uid,
+            interface: "net1".into(),
+            routes: ["10.1.0.0/16".parse().unwrap()].into(),
+            ..port(2, "10.1.0.5", "web", "node1")
+        };
+        [first, second]
+    }
+
+    #[test]
+    fn one_request_attaches_every_interface_and_the_first_has_the_default_route() {
+        let ports = two_interfaces();
+        let asked = attachment(&ports[0]);
+        let compiled = compile_on_node1(&ports, std::slice::from_ref(&asked));
+        let [first, second] = ports.each_ref().map(|port| {
+            let name = asked.host_interface(port);
+            let addr = NetAddr::new(port.network, port.ips[0]);
+            assert_eq!(compiled.plan.endpoints[&addr].place, Place::Here(name.clone()));
+            &compiled.plan.interfaces[&name]
+        });
+        assert_eq!((first.name.as_str(), &first.reach), ("eth0", &Reach::Everything));
+        assert_eq!((second.name.as_str(), second.guard.network), ("net1", ports[1].network));
+        assert_eq!(second.reach, Reach::Only(ports[1].routes.clone()));
+        assert!(first.has_siblings && second.has_siblings);
+    }
+
+    #[test]
+    fn an_interface_that_the_pods_first_does_not_name_is_not_attached() {
+        let [first, second] = two_interfaces();
+        let alone = PlacedPort { others: BTreeSet::new(), ..first };
+        let asked = attachment(&alone);
+        let compiled = compile_on_node1(&[alone, second], &[asked]);
+        assert_eq!(compiled.plan.interfaces.len(), 1);
+        assert!(!compiled.plan.interfaces.values().any(|interface| interface.has_siblings));
+    }
+
+    #[test]
+    fn without_the_first_interface_no_other_is_attached() {
+        let [first, second] = two_interfaces();
+        let asked = attachment(&first);
+        assert!(compile_on_node1(&[second], &[asked]).plan.interfaces.is_empty());
     }
 }
