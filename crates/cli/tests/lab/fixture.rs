@@ -93,6 +93,11 @@ impl Lab {
         command.stdin(Stdio::null()).output().unwrap().into()
     }
 
+    /// Runs `atoll` against this lab's API.
+    pub(crate) fn atoll(&self, args: &[&str]) -> Said {
+        atoll_command(args).env("KUBECONFIG", &self.kubeconfig).output().unwrap().into()
+    }
+
     fn apply_file(&self, path: &Path) {
         self.kubectl(&["apply", "-f", path.to_str().unwrap()]).good();
     }

@@ -10,3 +10,4 @@ mod inside;
 mod isolation;
 mod lifecycle;
 mod restart;
+mod several_networks;

@@ -77,12 +77,29 @@ fn display(path: &Path) -> String {
 /// The part of a result that the kubelet needs.
 #[derive(Debug, Deserialize)]
 struct AddResult {
+    #[serde(default)]
+    interfaces: Vec<MadeInterface>,
     ips: Vec<AssignedIp>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MadeInterface {
+    name: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct AssignedIp {
     address: String,
+    /// Which of the interfaces has it; the only one where nothing is said.
+    interface: Option<usize>,
+}
+
+impl AddResult {
+    /// The pod's addresses are those of its first interface, whichever others it has.
+    fn is_the_pods(&self, ip: &AssignedIp) -> bool {
+        let Some(position) = ip.interface else { return true };
+        self.interfaces.get(position).is_some_and(|interface| interface.name == INTERFACE)
+    }
 }
 
 /// An error as plugins print it.
@@ -99,7 +116,8 @@ pub(crate) fn understand_add(succeeded: bool, stdout: &[u8]) -> Result<Vec<IpAdd
     understand_done(succeeded, stdout)?;
     let result: AddResult = serde_json::from_slice(stdout)
         .map_err(|error| format!("the CNI plugin's result makes no sense: {error}"))?;
-    result.ips.iter().map(|ip| without_prefix(&ip.address)).collect()
+    let ips = result.ips.iter().filter(|ip| result.is_the_pods(ip));
+    ips.map(|ip| without_prefix(&ip.address)).collect()
 }
 
 /// Whether the plugin did what it was asked, and else why not.
@@ -175,6 +193,15 @@ mod tests {
     #[test]
     fn the_pods_addresses_come_without_their_prefix() {
         let stdout = br#"{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/32"},{"address":"fd00::5/128"}]}"#;
+        let expected: Vec<IpAddr> = vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
+        assert_eq!(understand_add(true, stdout), Ok(expected));
+    }
+
+    #[test]
+    fn addresses_of_other_interfaces_are_not_the_pods() {
+        let stdout = br#"{"interfaces":[{"name":"veth1"},{"name":"eth0"},{"name":"net1"}],
+            "ips":[{"address":"10.0.0.5/32","interface":1},{"address":"10.1.0.5/32","interface":2},
+                   {"address":"fd00::5/128","interface":1}]}"#;
         let expected: Vec<IpAddr> = vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
         assert_eq!(understand_add(true, stdout), Ok(expected));
     }

@@ -1,0 +1,185 @@
+//! Pods with several interfaces, and ports that outlive pods, on two tenants with equal addresses.
+
+use serde_json::{Value, json};
+
+use crate::fixture::Lab;
+
+const TENANTS: [&str; 2] = ["acme", "globex"];
+
+/// A tenant with a default network and network `b`, the same ranges for everyone.
+fn tenant(name: &str) -> String {
+    let documents = [
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}}}),
+        json!({"apiVersion": "v1", "kind": "Namespace",
+               "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network",
+               "metadata": {"name": format!("{name}.b")},
+               "spec": {"tenant": name, "type": "vpc", "cidrs": ["10.1.0.0/16"]}}),
+    ];
+    yaml(&documents)
+}
+
+fn yaml(documents: &[Value]) -> String {
+    documents.iter().map(|document| format!("---\n{document}\n")).collect()
+}
+
+/// A server on a node, with these labels and annotations.
+fn pod(name: &str, node: &str, labels: &Value, annotations: &Value) -> Value {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels,
+                     "annotations": annotations},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "toolbox", "image": "none", "command": ["atoll", "toolbox", "serve"],
+                "env": [field("POD_NAME", "metadata.name"),
+                        field("POD_NAMESPACE", "metadata.namespace"),
+                        field("NODE_NAME", "spec.nodeName")],
+            }],
+        },
+    })
+}
+
+fn nics(ip: &str) -> Value {
+    json!({"atoll.dev/nics": json!([{"ip": ip}]).to_string()})
+}
+
+fn lab_with_both_tenants() -> Lab {
+    let lab = Lab::up(2);
+    for name in TENANTS {
+        lab.apply(&tenant(name)).good();
+    }
+    lab
+}
+
+/// Who answers there, and whom it saw asking.
+fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
+    let said = lab.connect(from, "tcp", &format!("{to}:8080")).json();
+    let text = |field: &str| said[field].as_str().unwrap().to_owned();
+    let peer = text("peer").rsplit_once(':').unwrap().0.to_owned();
+    (text("pod"), peer)
+}
+
+/// In each tenant: `web` in both networks, `front` in the default one, `back` in `b`.
+fn apply_pods_of_both_networks(lab: &Lab) {
+    for tenant in TENANTS {
+        let extra = json!([{"network": "b", "ip": "10.1.0.5"}]).to_string();
+        let mut both = nics("10.0.0.5");
+        both["atoll.dev/extra-networks"] = json!(extra);
+        let b = json!({"atoll.dev/network": "b"});
+        let pods = [
+            pod(&format!("{tenant}/web"), "node1", &json!({}), &both),
+            pod(&format!("{tenant}/front"), "node2", &json!({}), &nics("10.0.0.6")),
+            pod(&format!("{tenant}/back"), "node2", &b, &nics("10.1.0.6")),
+            pod(&format!("{tenant}/near"), "node1", &b, &nics("10.1.0.7")),
+        ];
+        lab.apply(&yaml(&pods)).good();
+    }
+    lab.wait_for_pods();
+}
+
+#[test]
+fn a_pod_in_two_networks_reaches_both_and_joins_them_for_nobody() {
+    let lab = lab_with_both_tenants();
+    apply_pods_of_both_networks(&lab);
+    for tenant in TENANTS {
+        let [web, front, back, near] =
+            ["web", "front", "back", "near"].map(|pod| format!("{tenant}/{pod}"));
+        assert_eq!(answer(&lab, &web, "10.0.0.6"), (front.clone(), "10.0.0.5".into()));
+        assert_eq!(answer(&lab, &web, "10.1.0.6"), (back.clone(), "10.1.0.5".into()));
+        assert_eq!(answer(&lab, &web, "10.1.0.7"), (near, "10.1.0.5".into()));
+        assert_eq!(answer(&lab, &front, "10.0.0.5"), (web.clone(), "10.0.0.6".into()));
+        assert_eq!(answer(&lab, &back, "10.1.0.5"), (web.clone(), "10.1.0.6".into()));
+        lab.connect(&front, "tcp", "10.1.0.6:8080").bad();
+        lab.connect(&back, "tcp", "10.0.0.6:8080").bad();
+        assert_the_first_interface_leads(&lab, &web);
+    }
+    assert_who_is_told_for_both(&lab);
+}
+
+/// The default route and the pod's address are the first interface's, and nothing is forwarded.
+fn assert_the_first_interface_leads(lab: &Lab, pod: &str) {
+    let default = lab.exec(pod, &["ip", "route", "show", "default"]).good();
+    assert!(default.contains("dev eth0") && default.lines().count() == 1, "{default}");
+    let other = lab.exec(pod, &["ip", "route", "show", "dev", "net1"]).good();
+    assert!(other.contains("10.1.0.0/16"), "{other}");
+    let forwarding = ["cat", "/proc/sys/net/ipv4/conf/net1/forwarding"];
+    assert_eq!(lab.exec(pod, &forwarding).good().trim(), "0");
+    let (namespace, name) = pod.split_once('/').unwrap();
+    let get = ["get", "pod", "-n", namespace, name, "-o", "json"];
+    let told = |text: &str| text.contains("k8s.v1.cni.cncf.io/network-status");
+    let object: Value = serde_json::from_str(&lab.eventually(&get, told)).unwrap();
+    assert_eq!(object["status"]["podIPs"], json!([{"ip": "10.0.0.5"}]));
+    let status = &object["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"];
+    let status: Value = serde_json::from_str(status.as_str().unwrap()).unwrap();
+    let names: Vec<&Value> = status.as_array().unwrap().iter().map(|it| &it["interface"]).collect();
+    assert_eq!(names, ["eth0", "net1"]);
+}
+
+fn assert_who_is_told_for_both(lab: &Lab) {
+    let who = lab.atoll(&["who", "10.1.0.5", "-o", "json"]).json();
+    let holders = who.as_array().unwrap().iter();
+    let networks: Vec<&str> = holders.map(|holder| holder["network"].as_str().unwrap()).collect();
+    assert_eq!(networks, ["acme.b", "globex.b"]);
+    assert_eq!((&who[0]["pod"], &who[0]["phase"]), (&json!("web"), &json!("Attached")));
+}
+
+#[test]
+fn a_port_made_beforehand_and_a_stateful_sets_port_bring_their_address_to_the_next_pod() {
+    let lab = lab_with_both_tenants();
+    let port = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Port",
+        "metadata": {"name": "door", "namespace": "acme"},
+        "spec": {"network": "acme.default", "ips": ["10.0.0.80"]}});
+    let asks = pod("acme/client", "node2", &json!({}), &nics("10.0.0.6"));
+    lab.apply(&yaml(&[port, asks])).good();
+    let taken = json!({"atoll.dev/nics": r#"[{"port": "door"}]"#});
+    for node in ["node1", "node2"] {
+        let name = format!("acme/vm-{node}");
+        come_and_go(&lab, &pod(&name, node, &json!({}), &taken), "10.0.0.80");
+    }
+
+    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": []}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": "acme"}, "spec": {"serviceName": "db",
+        "replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "template": template}});
+    lab.apply(&yaml(&[set])).good();
+    let get = ["get", "statefulset", "-n", "acme", "db", "-o", "jsonpath={.metadata.uid}"];
+    let uid = lab.kubectl(&get).good();
+    let address = come_up(&lab, &stateful_pod(&uid, "node1"));
+    go(&lab, "db-0");
+    come_and_go(&lab, &stateful_pod(&uid, "node2"), &address);
+    lab.kubectl(&["delete", "statefulset", "-n", "acme", "db"]).good();
+    lab.kubectl(&["wait", "--for=delete", "port/db-0.eth0", "-n", "acme", "--timeout=60s"]).good();
+}
+
+fn stateful_pod(uid: &str, node: &str) -> Value {
+    let mut db = pod("acme/db-0", node, &json!({"app": "db"}), &json!({}));
+    db["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "name": "db", "uid": uid, "controller": true}]);
+    db
+}
+
+/// Starts a pod that must have this address and be reached there, and ends it.
+fn come_and_go(lab: &Lab, pod: &Value, address: &str) {
+    let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(come_up(lab, pod), address, "{name}");
+    assert_eq!(answer(lab, "acme/client", address).0, format!("acme/{name}"));
+    go(lab, &name);
+}
+
+fn come_up(lab: &Lab, pod: &Value) -> String {
+    lab.apply(&yaml(std::slice::from_ref(pod))).good();
+    lab.wait_for_pods();
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let get = ["get", "pod", "-n", "acme", name, "-o", "jsonpath={.status.podIP}"];
+    lab.kubectl(&get).good()
+}
+
+fn go(lab: &Lab, name: &str) {
+    lab.kubectl(&["delete", "pod", "-n", "acme", name, "--wait=true", "--timeout=60s"]).good();
+}
