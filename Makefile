@@ -44,8 +44,9 @@ unit: ## Every test of the workspace; those that touch the kernel need root and 
 	cargo test --workspace
 
 .PHONY: test-real
-test-real: setup ## The API and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time)
+test-real: setup ## The API, `atoll apply` and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time)
 	real/with-api cargo test --package atoll-apiserver --test contract
+	real/with-api cargo test --package atoll-cli --test manifests any_cluster
 	real/with-api cargo test --package atoll-controller --test cluster
 	real/with-api cargo test --package atoll-controller --test policies -- --ignored
 	cargo test --package atoll-cli --test cni -- --ignored

@@ -1,4 +1,4 @@
-//! `atoll apply`, against the embedded API.
+//! `atoll apply`, against the embedded API, and where a case is for any cluster also a real one.
 
 use crate::cluster::Cluster;
 use crate::seed;
@@ -46,6 +46,31 @@ fn every_object_is_created_then_left_alone_then_configured() {
     );
     let pod = cluster.get(POD, "shop", "web").unwrap();
     assert_eq!(pod.metadata.labels.unwrap()["atoll.dev/network"], "vpc-1");
+}
+
+/// The pod comes after the account of its namespace is there, without which a real cluster takes
+/// none.
+#[test]
+fn manifests_of_the_seeds_are_applied_to_any_cluster() {
+    let cluster = Cluster::any();
+    let (place, _) = SHOP.rsplit_once("---").unwrap();
+    let said = |file: &str| {
+        let said = cluster.apply(&["-f", "-"], file);
+        assert!(said.ok, "{}", said.err);
+        said.out
+    };
+    assert_eq!(said(place), "namespace/shop created\nnetwork.atoll.dev/acme.vpc-1 created\n");
+    let account = ("", "v1", "ServiceAccount");
+    cluster.until(|| cluster.get(account, "shop", "default").is_some(), "the account of the shop");
+    assert!(said(SHOP).ends_with("pod/web created\n"));
+    assert_eq!(
+        said(SHOP),
+        "namespace/shop unchanged\nnetwork.atoll.dev/acme.vpc-1 unchanged\npod/web unchanged\n"
+    );
+    let pod = cluster.get(POD, "shop", "web").unwrap();
+    assert_eq!(pod.metadata.labels.unwrap()["atoll.dev/network"], "vpc-1");
+    let network = cluster.get(NETWORK, "", "acme.vpc-1").unwrap();
+    assert_eq!(network.data["spec"]["tenant"], "acme");
 }
 
 #[test]
