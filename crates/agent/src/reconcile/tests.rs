@@ -581,3 +581,18 @@ async fn what_failed_is_tried_again_without_anybody_asking() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn after_a_reboot_a_dead_sandbox_does_not_stand_in_the_way_of_the_pods_next_one() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    agent.kernel.0.lock().unwrap().observed = Observed::default();
+    agent.refuse_to_raise("web");
+    let agent = agent.restart().await;
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.settle().await;
+    assert!(!agent.observed().interfaces.values().any(|interface| interface.up));
+    assert!(matches!(agent.ask(add_again("web")).await, AgentReply::Attached(_)));
+    assert_eq!(agent.observed().interfaces.len(), 1);
+}

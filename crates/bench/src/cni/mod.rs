@@ -15,24 +15,30 @@ use crate::sample::Sample;
 use crate::table::Table;
 use contestant::{Contestant, Pod, Verb};
 
-/// How many calls are under way at once in a burst.
-const AT_ONCE: usize = 20;
+/// How many calls are under way at once in each burst.
+const BURSTS: [usize; 2] = [20, 100];
 const PODS_ALONE: usize = 20;
-const PODS_IN_BURST: usize = 60;
+const PODS_IN_BURST: usize = 100;
 
 const NOTES: &str = "\
 Wall time of a call, from the start of the plugin's process to its end, the pods' namespaces made \
 beforehand. *Alone*: one call after the other. *20 at once*: always twenty under way, and how \
-many are done in a second. *Atoll*: the atoll-cni program asks the real agent, which programs the \
+many are done in a second; *100 at once* likewise. *Atoll*: the atoll-cni program asks the real agent, which programs the \
 real kernel; the pods' ports are in the embedded API beforehand, in two tenants' networks. Its \
 ADD ends with anti-spoofing in force and the port's endpoint programmed. *Process start* is \
 `/bin/true` started the same way: no plugin can be faster.";
 
-/// Milliseconds of every call, and how long each burst took.
+/// Milliseconds of every call, alone and in each burst, by verb.
 #[derive(Default)]
 struct Times {
     alone: [Vec<f64>; 2],
-    burst: [Vec<f64>; 2],
+    bursts: [Burst; BURSTS.len()],
+}
+
+/// Milliseconds of every call in bursts of one size, and how many were done in a second.
+#[derive(Default)]
+struct Burst {
+    calls: [Vec<f64>; 2],
     per_second: [Vec<f64>; 2],
 }
 
@@ -54,13 +60,15 @@ pub(crate) fn measure(atoll: &Path, rounds: usize) -> Result<Section> {
         }
     }
     eprintln!();
+    let alone = ("Alone, milliseconds".to_owned(), alone_table(&contestants, &times));
+    let bursts = BURSTS.iter().enumerate().map(|(place, at_once)| {
+        let title = format!("{at_once} at once, milliseconds");
+        (title, burst_table(&contestants, times.iter().map(|times| &times.bursts[place])))
+    });
     Ok(Section {
         title: "CNI",
         notes: format!("{NOTES}\n\n{rounds} rounds of {PODS_ALONE} and {PODS_IN_BURST} pods."),
-        tables: vec![
-            ("Alone, milliseconds".into(), alone_table(&contestants, &times)),
-            ("20 at once, milliseconds".into(), burst_table(&contestants, &times)),
-        ],
+        tables: std::iter::once(alone).chain(bursts).collect(),
         judged: vec![],
     })
 }
@@ -78,10 +86,12 @@ impl Times {
             let (times, _) = calls(contestant, verb, &pods[..PODS_ALONE], 1)?;
             self.alone[place].extend(times);
         }
-        for (place, verb) in VERBS.into_iter().enumerate() {
-            let (times, whole) = calls(contestant, verb, pods, AT_ONCE)?;
-            self.burst[place].extend(times);
-            self.per_second[place].push(pods.len() as f64 / whole.as_secs_f64());
+        for (at_once, burst) in BURSTS.into_iter().zip(&mut self.bursts) {
+            for (place, verb) in VERBS.into_iter().enumerate() {
+                let (times, whole) = calls(contestant, verb, pods, at_once)?;
+                burst.calls[place].extend(times);
+                burst.per_second[place].push(pods.len() as f64 / whole.as_secs_f64());
+            }
         }
         Ok(())
     }
@@ -125,16 +135,19 @@ fn alone_table(contestants: &[Contestant<'_>], times: &[Times]) -> Table {
     table
 }
 
-fn burst_table(contestants: &[Contestant<'_>], times: &[Times]) -> Table {
+fn burst_table<'a>(
+    contestants: &[Contestant<'_>],
+    bursts: impl Iterator<Item = &'a Burst>,
+) -> Table {
     let columns = ["plugin", "ADD p50 / p99", "ADD/s", "DEL p50 / p99", "DEL/s"];
     let mut table = Table::new(columns);
-    for (contestant, times) in contestants.iter().zip(times) {
+    for (contestant, burst) in contestants.iter().zip(bursts) {
         let rate = |values: &Vec<f64>| {
             let sample = Sample::new(values.iter().copied());
             let (low, high) = sample.spread();
             format!("{:.0} ({low:.0}–{high:.0})", sample.median())
         };
-        let ([add, del], [adds, dels]) = (&times.burst, &times.per_second);
+        let ([add, del], [adds, dels]) = (&burst.calls, &burst.per_second);
         let cells = [p50_p99(add), rate(adds), p50_p99(del), rate(dels)];
         table.row([contestant.name.to_owned()].into_iter().chain(cells));
     }

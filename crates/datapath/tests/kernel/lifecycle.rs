@@ -454,3 +454,42 @@ fn running_pods_follow_the_size_of_the_underlays_packets() {
         converse(&pods[0], &pods[2]);
     }
 }
+
+/// Removes every pin of the node, and the folder of the links' pins with them.
+fn lose_pins(state: &mut State) {
+    state.datapath = None;
+    state.bpf.files().iter().for_each(|pin| std::fs::remove_file(pin).unwrap());
+    for layout in std::fs::read_dir(&state.config.bpf_root).unwrap() {
+        std::fs::remove_dir(layout.unwrap().path().join("links")).unwrap();
+    }
+}
+
+#[test]
+fn half_a_pin_directory_is_completed_by_opening() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    node.run(|state| {
+        lose_pins(state);
+        state.open();
+    });
+    node.converge();
+    is_as_planned(node);
+    converse(&pods[0], &pods[1]);
+    converse(&pods[0], &pods[2]);
+}
+
+#[test]
+fn after_a_reboot_everything_is_made_anew() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    node.run(lose_pins);
+    for link in [pods[0].host_side.as_str(), pods[1].host_side.as_str(), "atoll-vx"] {
+        node.namespace.ip(&format!("link delete {link}"));
+    }
+    node.run(State::open);
+    node.converge();
+    is_as_planned(node);
+    converse(&pods[0], &pods[2]);
+}

@@ -129,3 +129,25 @@ fn what_is_not_for_a_pod_of_this_node_is_dropped() {
         forge::udp_with_options(&scene.sender, scene.victim.ip, &[131, 7, 4, 10, 0, 0, 4, 0]);
     scene.is_dropped(own, DropReason::SourceRouted, || scene.tunnel(from, OWN, &source_routed));
 }
+
+#[test]
+fn a_pod_cannot_reach_the_tunnel_port_of_a_node() {
+    let scene = scene();
+    let own = Some(network(OWN));
+    let frame = forge::udp(&scene.sender, scene.foreign_victim.ip);
+    let heard = scene.foreign_victim.packets();
+    let socket = crate::talk::udp(scene.victim.v4(), 0);
+    for node in &scene.fabric.nodes {
+        let dropped = || scene.fabric.nodes[0].dropped(own, DropReason::NoEndpoint);
+        let before = dropped();
+        socket.send_to(&forge::vxlan(FOREIGN, &frame), (node.underlay, OVERLAY_PORT)).unwrap();
+        eventually("the node is nobody in the pod's network", || {
+            (dropped() > before).then_some(())
+        });
+    }
+    assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+    let neighbour = forge::udp(&scene.sender, scene.victim.ip);
+    let heard = scene.victim.packets();
+    scene.tunnel(scene.node(), OWN, &neighbour);
+    assert_eq!(forge::arrived(&heard)[forge::IP..], neighbour[forge::IP..]);
+}
