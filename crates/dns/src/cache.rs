@@ -25,12 +25,19 @@ pub(crate) struct Foreign {
     pub(crate) ttl: u32,
 }
 
+/// What an entry takes beside the bytes of its records.
+const OVERHEAD: usize = 256;
+
 struct Kept {
     foreign: Arc<Foreign>,
     since: Instant,
 }
 
 impl Kept {
+    fn bytes(&self) -> usize {
+        OVERHEAD + self.foreign.answers.len() + self.foreign.authority.len()
+    }
+
     fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
@@ -44,9 +51,26 @@ impl Kept {
 struct Inside {
     kept: HashMap<Box<[u8]>, Kept>,
     order: VecDeque<Box<[u8]>>,
+    bytes: usize,
 }
 
-/// The cache of one network.
+impl Inside {
+    fn put(&mut self, key: Box<[u8]>, kept: Kept) {
+        self.bytes += kept.bytes();
+        match self.kept.insert(key.clone(), kept) {
+            Some(old) => self.bytes -= old.bytes(),
+            None => self.order.push_back(key),
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.order.pop_front();
+        let oldest = oldest.and_then(|oldest| self.kept.remove(&oldest));
+        self.bytes -= oldest.map_or(0, |oldest| oldest.bytes());
+    }
+}
+
+/// The cache of one network, of so many bytes at most.
 pub(crate) struct Cache {
     most: usize,
     inside: Mutex<Inside>,
@@ -72,12 +96,9 @@ impl Cache {
         }
         let key: Box<[u8]> = key(name, kind, &mut [0; MAX_NAME + 2]).into();
         let mut inside = lock(&self.inside);
-        if inside.kept.insert(key.clone(), Kept { foreign, since: now }).is_none() {
-            inside.order.push_back(key);
-        }
-        while inside.order.len() > self.most {
-            let oldest = inside.order.pop_front();
-            oldest.and_then(|oldest| inside.kept.remove(&oldest));
+        inside.put(key, Kept { foreign, since: now });
+        while inside.bytes > self.most {
+            inside.drop_oldest();
         }
     }
 
@@ -103,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_kept_as_long_as_it_may_be() {
-        let (cache, start) = (Cache::new(10), Instant::now());
+        let (cache, start) = (Cache::new(10 * OVERHEAD), Instant::now());
         cache.put(b"\x01a\x00", 1, foreign(5), start);
         cache.put(b"\x01b\x00", 1, foreign(0), start);
         let at = |seconds| cache.get(b"\x01a\x00", 1, start + Duration::from_secs(seconds));
@@ -115,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_where_there_is_no_room() {
-        let (cache, start) = (Cache::new(100), Instant::now());
+        let (cache, start) = (Cache::new(100 * OVERHEAD), Instant::now());
         for n in 0..1000u16 {
             let [high, low] = n.to_be_bytes();
             cache.put(&[2, high, low, 0], 1, foreign(60), start);
@@ -123,5 +144,17 @@ mod tests {
         assert_eq!(lock(&cache.inside).kept.len(), 100);
         assert!(cache.get(&[2, 3, 231, 0], 1, start).is_some(), "the last of 1000");
         assert!(cache.get(&[2, 0, 0, 0], 1, start).is_none(), "the first");
+    }
+
+    #[test]
+    fn long_answers_take_the_room_of_many_short_ones() {
+        let (cache, start) = (Cache::new(100 * OVERHEAD), Instant::now());
+        let long = Foreign { answers: vec![0; 40 * OVERHEAD], ..Foreign::clone(&foreign(60)) };
+        let long = Arc::new(long);
+        (0..10).for_each(|n| cache.put(&[1, n, 0], 1, long.clone(), start));
+        (0..10).for_each(|_| cache.put(&[1, 9, 0], 1, long.clone(), start));
+        let inside = lock(&cache.inside);
+        assert_eq!((inside.kept.len(), inside.order.len()), (2, 2));
+        assert_eq!(inside.bytes, 2 * 41 * OVERHEAD);
     }
 }

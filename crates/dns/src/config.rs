@@ -16,8 +16,8 @@ pub struct Config {
     pub upstream_wait: Duration,
     /// How many times upstreams are asked before the question fails.
     pub upstream_tries: usize,
-    /// How many answers from outside are kept for one network.
-    pub cache_entries: usize,
+    /// How many bytes of answers from outside are kept for one network.
+    pub cache_bytes: usize,
     /// How long a TCP connection may be silent, or take to bring one question.
     pub tcp_idle: Duration,
     /// How many TCP connections may be open.
@@ -32,7 +32,7 @@ impl Default for Config {
             limits: Limits::default(),
             upstream_wait: Duration::from_millis(1500),
             upstream_tries: 3,
-            cache_entries: 4096,
+            cache_bytes: 2 << 20,
             tcp_idle: Duration::from_secs(10),
             tcp_connections: 1024,
         }

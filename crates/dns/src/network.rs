@@ -27,11 +27,11 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(cache_entries: usize) -> Self {
+    pub(crate) fn new(cache_bytes: usize) -> Self {
         Network {
             zones: ArcSwapOption::empty(),
             forwarding: ArcSwap::default(),
-            cache: Cache::new(cache_entries),
+            cache: Cache::new(cache_bytes),
             pending: Pending::default(),
             counters: Counters::default(),
         }
@@ -44,13 +44,13 @@ type Shard = ArcSwap<HashMap<NetworkId, Arc<Network>>>;
 pub(crate) struct Networks {
     shards: Vec<Shard>,
     writing: Mutex<()>,
-    cache_entries: usize,
+    cache_bytes: usize,
 }
 
 impl Networks {
-    pub(crate) fn new(cache_entries: usize) -> Self {
+    pub(crate) fn new(cache_bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Networks { shards, writing: Mutex::new(()), cache_entries }
+        Networks { shards, writing: Mutex::new(()), cache_bytes }
     }
 
     fn shard(&self, id: NetworkId) -> &Shard {
@@ -76,7 +76,7 @@ impl Networks {
         if let Some(network) = self.get(id) {
             return network;
         }
-        let network = Arc::new(Network::new(self.cache_entries));
+        let network = Arc::new(Network::new(self.cache_bytes));
         let mut all = HashMap::clone(&self.shard(id).load());
         all.insert(id, network.clone());
         self.shard(id).store(Arc::new(all));

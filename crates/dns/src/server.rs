@@ -81,7 +81,7 @@ impl Server {
     /// Starts to listen. Until a network's names are given, its pods are told to try again.
     pub fn new(config: Config, askers: impl Askers) -> Result<Server, ServerError> {
         let shared = Arc::new(Shared {
-            networks: Networks::new(config.cache_entries),
+            networks: Networks::new(config.cache_bytes),
             gate: Gate::new(config.limits),
             askers: Box::new(askers),
             forwards: Arc::default(),

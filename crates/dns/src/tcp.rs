@@ -24,6 +24,8 @@ use crate::slow;
 
 /// Questions of one connection that wait for upstreams at one moment.
 const MOST_WAITING: usize = 16;
+/// No sound question is longer; what announces more is closed.
+const LONGEST: usize = 4096;
 
 /// Takes connections as long as the server lives.
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
@@ -61,7 +63,11 @@ async fn serve(shared: Arc<Shared>, asker: Asker, stream: TcpStream) {
     let mut packet = vec![];
     loop {
         let question = timeout(connection.shared.config.tcp_idle, async {
-            packet.resize(reading.read_u16().await?.into(), 0);
+            let len = usize::from(reading.read_u16().await?);
+            if len > LONGEST {
+                return Err(std::io::ErrorKind::InvalidData.into());
+            }
+            packet.resize(len, 0);
             reading.read_exact(&mut packet).await
         });
         if !matches!(question.await, Ok(Ok(_))) || connection.take(&packet).await.is_none() {

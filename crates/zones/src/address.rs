@@ -106,10 +106,15 @@ fn whole(ip: IpAddr, sound: bool, complete: bool) -> Reverse {
     }
 }
 
+/// A number from 0 to 255 without zeros before it.
 fn decimal(label: &[u8]) -> Option<u8> {
     let plain = label.len() == 1 || label.first().is_some_and(|digit| *digit != b'0');
-    let digits = label.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(label).ok().filter(|_| plain && digits)?.parse().ok()
+    let add = |sum: u16, digit: &u8| match digit {
+        b'0'..=b'9' => Some(sum * 10 + u16::from(digit - b'0')),
+        _ => None,
+    };
+    let fits = plain && (1..=3).contains(&label.len());
+    if fits { label.iter().try_fold(0, add)?.try_into().ok() } else { None }
 }
 
 fn nibble(label: &[u8]) -> Option<u8> {

@@ -3,6 +3,7 @@
 //! Its rule: a name under the zone is answered here or does not exist; what is not under the zone
 //! and is no address of the network is for others to answer.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -98,33 +99,47 @@ impl ZoneSet {
 
     /// Gives a service these names in place of those it had, or takes it away.
     pub fn put_service(&mut self, key: &ServiceKey, names: Option<Names>) {
-        let wire = key.wire();
-        let old = self.services.remove(&wire);
-        old.iter().flat_map(|old| old.pointers()).for_each(|(ip, name)| self.unpoint(ip, &name));
-        names.iter().flat_map(Names::pointers).for_each(|(ip, name)| self.point(ip, &name));
-        let (had, has) = (old.is_some(), names.is_some());
-        names.into_iter().for_each(|names| drop(self.services.insert(names)));
-        self.count(&key.namespace, |it| it.services = step(it.services, had, has));
+        let after: BTreeSet<_> = names.iter().flat_map(Names::pointers).collect();
+        let has = names.is_some();
+        let old = match names {
+            Some(names) => self.services.insert(names),
+            None => self.services.remove(&key.wire()),
+        };
+        let before: BTreeSet<_> = old.iter().flat_map(|old| old.pointers()).collect();
+        before.difference(&after).for_each(|(ip, name)| self.unpoint(*ip, name));
+        after.difference(&before).for_each(|(ip, name)| self.point(*ip, name));
+        self.count(&key.namespace, old.is_some(), has, |it| &mut it.services);
     }
 
     /// A pod of this namespace has this address in the network.
     pub fn put_pod(&mut self, namespace: &Label, ip: IpAddr) {
         let had = self.pods.insert(Pod(pod_key(namespace, ip).into())).is_some();
-        self.count(namespace, |it| it.pods = step(it.pods, had, true));
+        self.count(namespace, had, true, |it| &mut it.pods);
     }
 
     /// No pod of this namespace has this address any more.
     pub fn remove_pod(&mut self, namespace: &Label, ip: IpAddr) {
         let had = self.pods.remove(&pod_key(namespace, ip)).is_some();
-        self.count(namespace, |it| it.pods = step(it.pods, had, false));
+        self.count(namespace, had, false, |it| &mut it.pods);
     }
 
-    fn count(&mut self, namespace: &Label, change: impl FnOnce(&mut Namespace)) {
+    /// One name of the namespace more or less, where that changed.
+    fn count(
+        &mut self,
+        namespace: &Label,
+        had: bool,
+        has: bool,
+        number: impl Fn(&mut Namespace) -> &mut u32,
+    ) {
+        if had == has {
+            return;
+        }
         let mut label = vec![];
         push_label(&mut label, namespace.as_str());
         let fresh = || Namespace { label: label.clone().into(), services: 0, pods: 0 };
         let mut counted = self.namespaces.get(&label).cloned().unwrap_or_else(fresh);
-        change(&mut counted);
+        let number = number(&mut counted);
+        *number = if has { *number + 1 } else { number.saturating_sub(1) };
         if counted.services == 0 && counted.pods == 0 {
             self.namespaces.remove(&label);
         } else {
@@ -273,8 +288,4 @@ fn pod_key(namespace: &Label, ip: IpAddr) -> Vec<u8> {
     push_label(&mut key, namespace.as_str());
     key.extend(Octets::of(ip).as_slice());
     key
-}
-
-fn step(count: u32, had: bool, has: bool) -> u32 {
-    (count + u32::from(has)).saturating_sub(u32::from(had))
 }

@@ -216,6 +216,17 @@ fn connections_that_say_nothing_hold_only_their_own_pods_places_and_are_closed()
     assert!(read_framed(&mut again).is_ok(), "the places are free again");
 }
 
+#[test]
+fn a_connection_that_announces_more_than_a_question_is_closed_at_once() {
+    let (_server, address) = open(config());
+    let mut stream = connect(address, 1, 9);
+    std::io::Write::write_all(&mut stream, &[0xff, 0xff, 7, 7]).unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed");
+    let mut other = connect(address, 1, 9);
+    write_framed(&mut other, &question(WEB, 1, Some(1232))).unwrap();
+    assert!(read_framed(&mut other).is_ok());
+}
+
 /// The start of a question that never ends.
 fn write_half(stream: &mut std::net::TcpStream) {
     use std::io::Write;

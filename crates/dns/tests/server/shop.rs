@@ -60,7 +60,7 @@ pub(crate) fn zones(number: u32, objects: &str) -> ZoneSet {
         match object.get("kind").and_then(|kind| kind.as_str()) {
             Some("Service") => services.push(read::<core::Service>(object)),
             Some("EndpointSlice") => {
-                slices.push(Slice::read(&read::<EndpointSlice>(object)).unwrap())
+                slices.push(Slice::read(&read::<EndpointSlice>(object)).unwrap());
             }
             Some("Port") => ports.push(read::<Port>(object)),
             other => assert_eq!(other, None),
