@@ -172,8 +172,9 @@ impl Scene {
     ) -> Scene {
         let annotations = networks.map(|list| json!({ "atoll.dev/policy-networks": list }));
         let metadata = json!({ "namespace": namespace, "name": name, "annotations": annotations });
-        let object = serde_json::from_value(json!({ "metadata": metadata, "spec": spec }));
-        if let Ok(object) = object {
+        let mut object = json!({ "metadata": metadata });
+        object["spec"] = spec;
+        if let Ok(object) = serde_json::from_value(object) {
             self.policies.insert((namespace.to_owned(), name.to_owned()), object);
         }
         self
@@ -187,7 +188,8 @@ impl Scene {
 
     /// With a `ClusterNetworkPolicy` of the cluster's administrators.
     pub fn cluster_policy(mut self, name: &str, spec: Value) -> Scene {
-        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        let mut object = json!({ "metadata": { "name": name } });
+        object["spec"] = spec;
         self.cluster_policies.insert(name.to_owned(), object);
         self
     }
@@ -195,7 +197,8 @@ impl Scene {
     /// With a `ClusterNetworkPolicy` of the tenant's own administrators.
     pub fn tenant_policy(mut self, name: &str, spec: Value) -> Scene {
         let labels = json!({ "atoll.dev/tenant": "SELF" });
-        let object = json!({ "metadata": { "name": name, "labels": labels }, "spec": spec });
+        let mut object = json!({ "metadata": { "name": name, "labels": labels } });
+        object["spec"] = spec;
         self.cluster_policies.insert(name.to_owned(), object);
         self
     }

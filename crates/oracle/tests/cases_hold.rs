@@ -1,6 +1,8 @@
 //! Every case is played by two tenants with equal names, labels and addresses at once. For every
 //! ordered pair of addresses, port and protocol, compiler and oracle say the same, by the same rule;
 //! and between the tenants nothing passes.
+// What a case writes wrongly ends the test.
+#![allow(clippy::unwrap_used)]
 
 mod bridge;
 

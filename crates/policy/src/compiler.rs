@@ -11,7 +11,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use crate::cluster_policy::ClusterNetworkPolicy;
 use crate::decision::{Decision, Explanation};
-use crate::facts::{Labels, Node, Pod, Protocol};
+use crate::facts::{Interface, Labels, Node, Pod, Protocol};
 use crate::numbers::Numbers;
 use crate::policy::{Policy, PolicyKey};
 use crate::read::{read_cluster_policy, read_network_policy};
@@ -97,10 +97,10 @@ impl Compiler {
                 self.with(&tenant, |tenant, shared| tenant.set_namespace(shared, &name, labels));
             }
             Event::Pod(tenant, name, pod) => {
-                self.with(&tenant, |tenant, shared| tenant.set_pod(shared, &name, pod));
+                self.with(&tenant, |tenant, shared| tenant.set_pod(shared, &name, pod.as_ref()));
             }
-            Event::Node(name, node) => self.set_node(&name, node),
-            Event::Policy(key, read) => self.set_policy(key, read.map(|read| *read)),
+            Event::Node(name, node) => self.set_node(&name, node.as_ref()),
+            Event::Policy(key, read) => self.set_policy(&key, read.map(|read| *read)),
         }
         self.settle()
     }
@@ -141,7 +141,7 @@ impl Compiler {
             .flat_map(|(label, tenant)| tenant.pods().map(move |(name, pod)| (label, name, pod)));
         let known = |address: &NetAddr| self.tables().endpoints.get(address).is_some();
         pods.flat_map(move |(tenant, name, pod)| {
-            let addresses = pod.interfaces.iter().flat_map(|interface| interface.addresses());
+            let addresses = pod.interfaces.iter().flat_map(Interface::addresses);
             addresses.filter(known).map(move |address| (tenant, name, address))
         })
     }
@@ -163,6 +163,20 @@ impl Compiler {
             tests_done: self.shared.tests_done,
             columns_made: ink.columns_made,
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn tenant_named(&self, number: u32) -> Option<&Label> {
+        self.tenant_numbers.key(number)
+    }
+
+    /// The policy behind each revision in force.
+    pub(crate) fn revisions(&self) -> BTreeMap<u64, PolicyKey> {
+        let installed = self.tenants.values().flat_map(Tenant::installed);
+        installed.map(|found| (found.revision, found.policy.key.clone())).collect()
     }
 
     fn runs_at(&self, address: NetAddr) -> Option<&Node> {
@@ -202,28 +216,28 @@ impl Compiler {
         self.tenant_numbers.release(tenant.number());
     }
 
-    fn set_node(&mut self, name: &str, node: Option<Node>) {
-        let before = match &node {
+    fn set_node(&mut self, name: &str, node: Option<&Node>) {
+        let before = match node {
             Some(node) => self.shared.nodes.insert(name.to_owned(), node.clone()),
             None => self.shared.nodes.remove(name),
         };
         let ips: BTreeSet<_> =
-            before.iter().chain(&node).flat_map(|node| &node.ips).copied().collect();
+            before.iter().chain(node).flat_map(|node| &node.ips).copied().collect();
         for tenant in self.tenants.values_mut() {
             tenant.nodes_changed(&mut self.shared, &ips);
         }
     }
 
-    fn set_policy(&mut self, key: PolicyKey, read: Option<Read>) {
+    fn set_policy(&mut self, key: &PolicyKey, read: Option<Read>) {
         let same = |old: &Read| read.as_ref().is_some_and(|new| new.policy == old.policy);
-        let unchanged = self.read.get(&key).is_some_and(same);
+        let unchanged = self.read.get(key).is_some_and(same);
         let policy = read.as_ref().map(|read| read.policy.clone());
         match read {
             Some(read) => self.read.insert(key.clone(), read),
-            None => self.read.remove(&key),
+            None => self.read.remove(key),
         };
         if !unchanged {
-            self.install(&key, policy);
+            self.install(key, policy);
         }
     }
 

@@ -10,6 +10,7 @@ mod compiler;
 mod decision;
 mod facts;
 mod identity;
+mod listing;
 mod numbers;
 mod policy;
 mod ports;
@@ -20,6 +21,7 @@ mod selector;
 mod sets;
 mod tables;
 mod tenant;
+mod truth;
 
 pub use cluster_policy::{
     ClusterNetworkPolicy, ClusterNetworkPolicySpec, TENANT, WrittenDestination, WrittenNumbers,
@@ -39,3 +41,4 @@ pub use selector::{Selector, SelectorError};
 pub use tables::{
     Changes, Edit, IdentityEntry, OutsideKey, PeerKey, PortKey, RuleName, Table, Tables,
 };
+pub use truth::{Cell, Changed, Difference, Probe, TruthTable, probes, what_if};

@@ -135,6 +135,11 @@ impl Tenant {
         self.ranks.keys().cloned().collect()
     }
 
+    /// The policies in force here.
+    pub(crate) fn installed(&self) -> impl Iterator<Item = &Installed> {
+        self.policies.values()
+    }
+
     /// The pods with their addresses.
     pub(crate) fn pods(&self) -> impl Iterator<Item = (&PodRef, &Pod)> {
         self.pods.iter()
@@ -167,13 +172,13 @@ impl Tenant {
     }
 
     /// A pod came, changed or went.
-    pub(crate) fn set_pod(&mut self, shared: &mut Shared, name: &PodRef, pod: Option<Pod>) {
-        let before = match &pod {
+    pub(crate) fn set_pod(&mut self, shared: &mut Shared, name: &PodRef, pod: Option<&Pod>) {
+        let before = match pod {
             Some(pod) => self.pods.insert(name.clone(), pod.clone()),
             None => self.pods.remove(name),
         };
         let before: BTreeSet<NetAddr> = before.iter().flat_map(addresses_of).collect();
-        let after: BTreeSet<NetAddr> = pod.iter().flat_map(addresses_of).collect();
+        let after: BTreeSet<NetAddr> = pod.into_iter().flat_map(addresses_of).collect();
         for address in before.difference(&after) {
             self.disown(*address, name);
         }

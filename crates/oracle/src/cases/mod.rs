@@ -27,9 +27,15 @@ fn any_of(key: &str, operator: &str, values: &[&str]) -> Value {
 }
 
 fn ingress(pods: Value, rules: Value) -> Value {
-    json!({ "podSelector": pods, "policyTypes": ["Ingress"], "ingress": rules })
+    let mut spec = json!({ "policyTypes": ["Ingress"] });
+    spec["podSelector"] = pods;
+    spec["ingress"] = rules;
+    spec
 }
 
 fn egress(pods: Value, rules: Value) -> Value {
-    json!({ "podSelector": pods, "policyTypes": ["Egress"], "egress": rules })
+    let mut spec = json!({ "policyTypes": ["Egress"] });
+    spec["podSelector"] = pods;
+    spec["egress"] = rules;
+    spec
 }

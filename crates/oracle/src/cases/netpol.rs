@@ -9,7 +9,9 @@ use crate::scene::{Case, Scene};
 pub fn netpol_cases() -> Vec<Case> {
     [
         by_default(),
-        by_selector(),
+        by_one_selector(),
+        by_two_selectors(),
+        by_namespace_label(),
         by_port(),
         by_update(),
         by_direction(),
@@ -74,7 +76,7 @@ fn by_default() -> Vec<Case> {
     ]
 }
 
-fn by_selector() -> Vec<Case> {
+fn by_one_selector() -> Vec<Case> {
     let from = |peers| ingress(pod("a"), json!([{ "from": peers }]));
     vec![
         nine("only from pods of the server's own namespace, by label", |s| {
@@ -103,6 +105,12 @@ fn by_selector() -> Vec<Case> {
         })
         .passes(&["y/b > x/a"])
         .fails(&["x/c > x/a", "z/b > x/a"]),
+    ]
+}
+
+fn by_two_selectors() -> Vec<Case> {
+    let from = |peers| ingress(pod("a"), json!([{ "from": peers }]));
+    vec![
         nine("pods or namespaces", |s| {
             let peers = json!([{ "namespaceSelector": ns("y") }, { "podSelector": pod("b") }]);
             s.policy("x", "p", from(peers))
@@ -139,6 +147,12 @@ fn by_selector() -> Vec<Case> {
         })
         .passes(&["y/a > x/a"])
         .fails(&["y/b > x/a", "x/c > x/a", "z/a > x/a"]),
+    ]
+}
+
+fn by_namespace_label() -> Vec<Case> {
+    let from = |peers| ingress(pod("a"), json!([{ "from": peers }]));
+    vec![
         nine("a namespace by the label that Kubernetes gives it", |s| {
             let wanted = json!({ "matchLabels": { "kubernetes.io/metadata.name": "y" } });
             s.policy("x", "p", from(json!([{ "namespaceSelector": wanted }])))
