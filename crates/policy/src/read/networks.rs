@@ -1,0 +1,27 @@
+//! The annotation that aims a policy at the interfaces of chosen networks.
+
+use std::collections::BTreeSet;
+
+use atoll_types::Label;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::report::{Instead, Reader, Reason};
+
+/// Annotation of a policy: the networks whose interfaces it is about, as a JSON list of the names
+/// that the tenant gives them. Without it, a policy is about the whole pod.
+pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";
+
+/// The networks that a policy is aimed at, or `Err` where that cannot be read.
+pub(super) fn aimed_at(
+    metadata: &ObjectMeta,
+    reader: &mut Reader,
+) -> Result<Option<BTreeSet<Label>>, ()> {
+    let annotation = metadata.annotations.iter().flatten().find(|(key, _)| *key == POLICY_NETWORKS);
+    let Some((_, text)) = annotation else { return Ok(None) };
+    let names: Result<BTreeSet<Label>, _> = serde_json::from_str(text);
+    names.map(Some).map_err(|error| {
+        let field = format!("metadata.annotations[{POLICY_NETWORKS}]");
+        let message = format!("{text:?} is not a list like [\"default\"]: {error}");
+        reader.note((Reason::Networks, Instead::Strictest), &field, message);
+    })
+}
