@@ -89,7 +89,7 @@ impl Cluster {
 
     /// Another command of `atoll` against this cluster.
     pub(crate) fn run(&self, command: &str, arguments: &[&str]) -> Said {
-        let kubeconfig = self.kubeconfig();
+        let kubeconfig = self.kubeconfig.clone();
         let cluster = [command, "--kubeconfig", kubeconfig.to_str().unwrap()];
         atoll(&[&cluster, arguments].concat(), "")
     }
