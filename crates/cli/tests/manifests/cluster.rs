@@ -83,15 +83,17 @@ impl Cluster {
 
     /// `atoll apply` against this cluster.
     pub(crate) fn apply(&self, arguments: &[&str], input: &str) -> Said {
-        let cluster = ["apply", "--kubeconfig", self.kubeconfig.to_str().unwrap()];
-        atoll(&[&cluster, arguments].concat(), input)
+        self.run_with("apply", arguments, input)
     }
 
     /// Another command of `atoll` against this cluster.
     pub(crate) fn run(&self, command: &str, arguments: &[&str]) -> Said {
-        let kubeconfig = self.kubeconfig.clone();
-        let cluster = [command, "--kubeconfig", kubeconfig.to_str().unwrap()];
-        atoll(&[&cluster, arguments].concat(), "")
+        self.run_with(command, arguments, "")
+    }
+
+    fn run_with(&self, command: &str, arguments: &[&str], input: &str) -> Said {
+        let cluster = [command, "--kubeconfig", self.kubeconfig.to_str().unwrap()];
+        atoll(&[&cluster, arguments].concat(), input)
     }
 
     /// The object, if there is one.
