@@ -26,10 +26,6 @@ impl Node {
         fs::write(self.path("conf/05-atoll.conflist"), list.to_string()).unwrap();
     }
 
-    fn ours(&self, version: &str, more: Value) -> Value {
-        self.configuration(version, more)
-    }
-
     /// Runs cnitool in the node's namespace, with a cache of its own in the place of the machine's.
     fn cnitool(&self, command: &str, pod: &Pod) -> Output {
         let script = "mount --bind \"$1\" /var/lib && exec \"$2\" \"$3\" atoll \"$4\"";
@@ -76,7 +72,7 @@ fn the_real_cnitool_drives_every_command_in_every_version() {
     let node = Node::start();
     for (number, version) in (1..).zip(["0.3.1", "0.4.0", "1.0.0", "1.1.0"]) {
         let pod = tenants_pod(&node, &format!("web-{number}"), number);
-        node.network(version, &[node.ours(version, json!({}))]);
+        node.network(version, &[node.configuration(version, &json!({}))]);
         let result = node.added(&pod);
         assert_eq!(result["cniVersion"], version);
         assert_eq!(result["ips"][0]["address"], format!("10.0.0.{number}/32"));
@@ -99,7 +95,7 @@ fn the_real_cnitool_drives_every_command_in_every_version() {
 fn a_check_of_what_was_broken_by_hand_fails_and_a_collection_without_a_list_is_refused() {
     let node = Node::start();
     let pod = tenants_pod(&node, "web", 1);
-    node.network("1.1.0", &[node.ours("1.1.0", json!({}))]);
+    node.network("1.1.0", &[node.configuration("1.1.0", &json!({}))]);
     let host_side = node.added(&pod)["interfaces"][1]["name"].as_str().unwrap().to_owned();
     node.succeeds("check", &pod);
     node.namespace.ip(&format!("link set {host_side} down"));
@@ -115,7 +111,7 @@ fn a_plugin_after_ours_builds_on_our_result() {
     let node = Node::start();
     let pod = tenants_pod(&node, "web", 1);
     let tuning = json!({"type": "tuning", "dataDir": node.path("tuning"), "sysctl": {"net.core.somaxconn": "777"}});
-    node.network("1.0.0", &[node.ours("1.0.0", json!({})), tuning]);
+    node.network("1.0.0", &[node.configuration("1.0.0", &json!({})), tuning]);
     let result = node.added(&pod);
     assert_eq!(result["ips"][0]["address"], "10.0.0.1/32");
     assert_eq!(result["interfaces"][0]["name"], "eth0");
@@ -139,7 +135,7 @@ fn a_pod_of_no_tenant_gets_what_the_network_before_gives_and_a_tenants_pod_does_
     let node = Node::start();
     let leases = node.path("leases");
     let door = json!({"delegate": bridge(&leases)});
-    node.network("1.0.0", &[node.ours("1.0.0", door)]);
+    node.network("1.0.0", &[node.configuration("1.0.0", &door)]);
     let (stranger, tenants) = (Pod::new(NOBODYS, "stranger"), tenants_pod(&node, "web", 1));
     let result = node.added(&stranger);
     assert_eq!(result["ips"][0]["address"], "10.9.0.2/24");
@@ -159,7 +155,7 @@ fn a_pod_of_no_tenant_gets_what_the_network_before_gives_and_a_tenants_pod_does_
 #[ignore = "needs Go: make test-real"]
 fn without_a_door_a_pod_of_no_tenant_is_told_what_is_missing() {
     let node = Node::start();
-    node.network("1.1.0", &[node.ours("1.1.0", json!({}))]);
+    node.network("1.1.0", &[node.configuration("1.1.0", &json!({}))]);
     let said = node.fails("add", &Pod::new(NOBODYS, "stranger"));
     assert!(said.contains("has no delegate"), "{said}");
 }

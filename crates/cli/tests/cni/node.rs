@@ -128,7 +128,7 @@ impl Node {
     }
 
     /// The plugin's own configuration with more keys.
-    pub(crate) fn configuration(&self, version: &str, more: Value) -> Value {
+    pub(crate) fn configuration(&self, version: &str, more: &Value) -> Value {
         let mut configuration = json!({
             "cniVersion": version, "name": "atoll", "type": "atoll-cni",
             "agentSocket": self.path("agent.sock"),
@@ -140,7 +140,7 @@ impl Node {
 
     /// Calls the plugin as a runtime does.
     pub(crate) fn call(&self, command: &str, pod: &Pod) -> Output {
-        let configuration = self.configuration("1.1.0", json!({})).to_string();
+        let configuration = self.configuration("1.1.0", &json!({})).to_string();
         let input = self.path(&format!("{}-{}.in", pod.name, command));
         fs::write(&input, configuration).unwrap();
         let plugin = || {
