@@ -4,6 +4,7 @@
 //! run. Rounds of all contestants are interleaved, each round's ratio is taken to the limit of the
 //! same round, and the median is shown with its spread. This file wires, and nothing else.
 
+mod api;
 mod cni;
 mod curve;
 mod datapath;
@@ -45,6 +46,9 @@ enum Command {
     /// The asking end of a measured path
     #[command(hide = true)]
     Ask(Ask),
+    /// The embedded API that is measured; it ends with its standard input
+    #[command(hide = true)]
+    Serve(api::Serve),
 }
 
 #[derive(Args)]
@@ -53,7 +57,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -74,10 +78,13 @@ enum Part {
     Cni,
     /// The round trip, memory and the agent as networks grow
     Curve,
+    /// The embedded API beside a real kube-apiserver with etcd
+    Api,
 }
 
 fn main() -> Result<ExitCode> {
     match Bench::parse().command {
+        Command::Serve(arguments) => api::serve(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
         Command::Ask(ask) => {
             println!("{}", ask.run()?);
@@ -112,6 +119,7 @@ impl Run {
             Part::Datapath => datapath::measure(rounds(31, 9)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
+            Part::Api => api::measure(rounds(3, 1)),
         }
     }
 }
