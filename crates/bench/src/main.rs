@@ -4,6 +4,7 @@
 //! run. Rounds of all contestants are interleaved, each round's ratio is taken to the limit of the
 //! same round, and the median is shown with its spread. This file wires, and nothing else.
 
+mod api;
 mod cni;
 mod curve;
 mod datapath;
@@ -46,6 +47,9 @@ enum Command {
     /// The asking end of a measured path
     #[command(hide = true)]
     Ask(Ask),
+    /// The embedded API that is measured; it ends with its standard input
+    #[command(hide = true)]
+    Serve(api::Serve),
 }
 
 #[derive(Args)]
@@ -54,7 +58,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "dns"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -80,10 +84,13 @@ enum Part {
     Curve,
     /// The resolver beside Debian's DNS servers
     Dns,
+    /// The embedded API beside a real kube-apiserver with etcd
+    Api,
 }
 
 fn main() -> Result<ExitCode> {
     match Bench::parse().command {
+        Command::Serve(arguments) => api::serve(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
         Command::Ask(ask) => {
             println!("{}", ask.run()?);
@@ -119,6 +126,7 @@ impl Run {
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
+            Part::Api => api::measure(rounds(3, 1)),
         }
     }
 }
