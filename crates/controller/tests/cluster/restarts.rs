@@ -30,7 +30,9 @@ async fn a_restarted_controller_writes_nothing_where_nothing_changed() {
     subject.port_of(&acme, "web").await;
     eventually(|| async {
         let subnet = subject.all::<Subnet>().get(&format!("{acme}.default.10-0-0-0-16")).await;
-        subnet.unwrap().status.filter(|status| status.used == 1)
+        let tenant = subject.all::<Tenant>().get(&acme).await.unwrap();
+        let counted = tenant.status.is_some_and(|status| status.ports == 1);
+        subnet.unwrap().status.filter(|status| status.used == 1 && counted)
     })
     .await;
     controller.stop().await;
