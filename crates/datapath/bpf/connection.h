@@ -52,12 +52,19 @@ static __always_inline __u64 lifetime(__u8 protocol, __u8 state)
 	}
 }
 
+/* Another CPU may have seen a later packet than ours, and then none has passed. */
+static __always_inline __u64 passed(__u64 since, __u64 now)
+{
+	return now > since ? now - since : 0;
+}
+
 /* A connection that was opened before one of its ends came to its place belongs to somebody who had
  * the address before. */
 static __always_inline bool is_alive(const struct connection *known, __u8 protocol, __u64 since,
 				     __u64 now)
 {
-	return known->opened >= since && now - known->last_seen <= lifetime(protocol, known->state);
+	return known->opened >= since &&
+	       passed(known->last_seen, now) <= lifetime(protocol, known->state);
 }
 
 /* Any order will do, so that the words that differ most are compared first. */
@@ -223,7 +230,7 @@ static __always_inline verdict follow(struct __sk_buff *skb, void *table, struct
 		return open(skb, table, flow, &key, now);
 	if (known->state >= STATE_CLOSING && is_opening(&flow->transport))
 		return open(skb, table, flow, &key, now);
-	if (known->state != STATE_CLOSED && now - known->last_seen > SEEN_AGAIN)
+	if (known->state != STATE_CLOSED && passed(known->last_seen, now) > SEEN_AGAIN)
 		known->last_seen = now;
 	advance(skb, flow, known, from_high);
 	return FINE;

@@ -47,7 +47,7 @@ static __noinline verdict judge_later(void *table, struct flow *flow, __u64 now)
 	struct connection *first = bpf_map_lookup_elem(table, &key);
 	struct connection *known;
 
-	if (!first || first->opened < flow->since || now - first->last_seen > FRAGMENTS_LAST)
+	if (!first || first->opened < flow->since || passed(first->last_seen, now) > FRAGMENTS_LAST)
 		return may_pick_up(flow) ? FINE : DROP_NO_CONNECTION;
 	if (flow->transport.offset < first->extent)
 		return DROP_OVERLAPPING_FRAGMENT;

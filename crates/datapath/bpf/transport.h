@@ -156,6 +156,8 @@ static __noinline verdict read_after_extensions(struct __sk_buff *skb, struct tr
 
 	if (judged != FINE)
 		return judged;
+	if (walk.at - IPV6_FRAME > t->size)
+		return DROP_MALFORMED;
 	t->at = walk.at;
 	t->protocol = walk.header;
 	t->id = walk.id;

@@ -215,8 +215,8 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets the drop counters of networks that have no pod here any more. To be called from
-    /// time to time.
+    /// Forgets the drop counters of networks that have no pod here any more, and makes ready for
+    /// the next network. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }

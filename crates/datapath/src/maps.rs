@@ -108,7 +108,18 @@ impl Maps {
         for (_, entry) in self.interfaces.entries()? {
             self.tables.ensure(entry.table)?;
         }
-        Ok(())
+        self.keep_a_spare_table()
+    }
+
+    /// The table that the next new network will take. The kernel makes whoever publishes a table
+    /// wait for its CPUs, and the first pod of a network should not have to.
+    fn keep_a_spare_table(&mut self) -> Result<(), DatapathError> {
+        let others = self.interfaces.entries()?.into_iter();
+        let others: Vec<_> = others.map(|(_, entry)| entry).collect();
+        match Seat::beside(&others, NO_NETWORK) {
+            Ok(next) => self.tables.ensure(next.table),
+            Err(_no_more_room) => Ok(()),
+        }
     }
 
     /// A seat for a new interface of `network`, ready to be taken.
@@ -141,8 +152,10 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more.
+    /// Forgets the drop counters of networks that have no interface here any more, and makes ready
+    /// for the next network.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
+        self.keep_a_spare_table()?;
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);

@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 
+use atoll_abi::{Connection as Entry, ConnectionKey};
 use atoll_datapath::{Connection, ConnectionState, DropReason};
 use atoll_testkit::eventually;
+use aya::maps::{ArrayOfMaps, HashMap, Map, MapData};
 
 use crate::fabric::{Fabric, Node, Pod, network};
 use crate::forge::{self, IP};
@@ -355,6 +357,40 @@ fn an_address_that_is_used_again_inherits_no_connection() {
         (scene.dropped(DropReason::UnrelatedIcmp) > before).then_some(())
     });
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+/// Makes every connection of a node look as if its latest packet had come earlier.
+fn let_time_pass(node: &Node, seconds: u64) {
+    const LAST_SEEN: std::ops::Range<usize> = 8..16;
+    type Table = HashMap<MapData, [u8; size_of::<ConnectionKey>()], [u8; size_of::<Entry>()]>;
+    node.run(move |state| {
+        let pin = state.config.bpf_root.join("v2/maps/connections");
+        let tables = Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap();
+        let tables: ArrayOfMaps<_, Table> = tables.try_into().unwrap();
+        let mut table = tables.get(&0, 0).unwrap();
+        let entries: Vec<_> = table.iter().map(Result::unwrap).collect();
+        for (key, mut entry) in entries {
+            let seen = u64::from_ne_bytes(entry[LAST_SEEN].try_into().unwrap());
+            entry[LAST_SEEN].copy_from_slice(&(seen - seconds * 1_000_000_000).to_ne_bytes());
+            table.insert(key, entry, 0).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_was_silent_for_too_long_is_over() {
+    let scene = scene();
+    let (attacker, victim) = (scene.attacker.v4(), scene.victim.v4());
+    let node = &scene.fabric.nodes[0];
+    udp(victim, 2000).send_to(b"hello", (attacker.ip, 3000)).unwrap();
+    let ends = (SocketAddr::new(victim.ip, 2000), SocketAddr::new(attacker.ip, 3000));
+    eventually("the connection is known", || (known(node, UDP, ends).len() == 1).then_some(()));
+    let quote = forge::packet(victim, attacker.ip, UDP, &forge::datagram((2000, 3000), b"hello"));
+    let error = forge::packet(attacker, victim.ip, 1, &forge::icmp_error(3, 3, &quote));
+    let_time_pass(node, 15);
+    scene.passes(&scene.victim, &error);
+    let_time_pass(node, 16);
+    scene.is_dropped(DropReason::UnrelatedIcmp, &error);
 }
 
 #[test]

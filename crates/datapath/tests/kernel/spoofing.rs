@@ -289,6 +289,8 @@ fn what_is_no_ordinary_ipv6_packet_is_dropped_under_its_own_name() {
     let routing = [17, 2, 0, 1, 0, 0, 0, 0];
     let options_then_routing = [&[43, 0, 1, 4, 0, 0, 0, 0], &routing[..]].concat();
     let endless = [60, 0, 1, 4, 0, 0, 0, 0].repeat(9);
+    let mut beyond_its_end = with(60, &[17, 0, 1, 4, 0, 0, 0, 0]);
+    beyond_its_end[IP + 5] = 4;
     scene.all_are_dropped(&[
         (DropReason::Multicast, to("ff02::fb")),
         (DropReason::Multicast, to("ff05::2")),
@@ -301,6 +303,7 @@ fn what_is_no_ordinary_ipv6_packet_is_dropped_under_its_own_name() {
         (DropReason::SourceRouted, with(60, &options_then_routing)),
         (DropReason::SourceRouted, with(0, &options_then_routing)),
         (DropReason::Malformed, with(60, &endless)),
+        (DropReason::Malformed, beyond_its_end),
         (DropReason::Malformed, with(60, &[17, 200, 1, 4, 0, 0, 0, 0])[..IP + 42].to_vec()),
         (DropReason::Malformed, changed(IP, 0x50)),
         (DropReason::Malformed, changed(IP + 4, 0x7f)),
