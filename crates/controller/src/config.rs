@@ -67,7 +67,7 @@ impl ControllerConfig {
             rest: Duration::from_secs(self.address_rest),
             grace: Duration::from_secs(self.claim_grace),
             keep: Duration::from_secs(self.address_keep),
-            ..Settings::default()
+            ipv6: true,
         }
     }
 }
