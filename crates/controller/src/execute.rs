@@ -3,7 +3,7 @@
 //! The rule: an answer that differs from what was thought is no failure. It is news, and the
 //! matter is decided again.
 
-use atoll_api::{Claim, ClaimHolder, marks};
+use atoll_api::{Claim, ClaimHolder, PortPhase, marks};
 use atoll_model::intent::{Kind, ObjectName, Thing};
 use atoll_model::{Action, Key, Target, Tone};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -41,6 +41,10 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         }
         Action::ChangePort(target, change) => {
             patch(client, target, Part::Object, json!({"spec": change.patch()})).await
+        }
+        Action::DetachPort(target) => {
+            let status = json!({"phase": PortPhase::Allocated, "hostInterface": null});
+            patch(client, target, Part::Status, json!({"status": status})).await
         }
         Action::TellPod(target, text) => {
             let annotations = json!({marks::NETWORK_STATUS: text});

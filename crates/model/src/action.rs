@@ -84,6 +84,8 @@ pub enum Action {
     SetFinalizers(Target, Vec<String>),
     /// Change a port's spec.
     ChangePort(Target, PortChange),
+    /// Write into a port's status that no pod has the interface.
+    DetachPort(Target),
     /// Tell a pod in its annotation which interfaces it has.
     TellPod(Target, String),
     /// Replace a tenant's status.

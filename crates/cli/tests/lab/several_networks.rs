@@ -1,5 +1,7 @@
 //! Pods with several interfaces, and ports that outlive pods, on two tenants with equal addresses.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::fixture::Lab;
@@ -10,12 +12,12 @@ const TENANTS: [&str; 2] = ["acme", "globex"];
 fn tenant(name: &str) -> String {
     let documents = [
         json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
-               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}}}),
+               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16", "fd00::/64"]}}}),
         json!({"apiVersion": "v1", "kind": "Namespace",
                "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
         json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network",
                "metadata": {"name": format!("{name}.b")},
-               "spec": {"tenant": name, "type": "vpc", "cidrs": ["10.1.0.0/16"]}}),
+               "spec": {"tenant": name, "type": "vpc", "cidrs": ["10.1.0.0/16", "fd00:1::/64"]}}),
     ];
     yaml(&documents)
 }
@@ -45,8 +47,17 @@ fn pod(name: &str, node: &str, labels: &Value, annotations: &Value) -> Value {
     })
 }
 
-fn nics(ip: &str) -> Value {
-    json!({"atoll.dev/nics": json!([{"ip": ip}]).to_string()})
+/// The first interface with the last part of both of its addresses.
+fn nics(network: &str, last: u8) -> Value {
+    json!({"atoll.dev/nics": json!([{"ips": addresses(network, last)}]).to_string()})
+}
+
+/// An address of each family, in the default network or in `b`.
+fn addresses(network: &str, last: u8) -> [String; 2] {
+    match network {
+        "b" => [format!("10.1.0.{last}"), format!("fd00:1::{last}")],
+        _ => [format!("10.0.0.{last}"), format!("fd00::{last}")],
+    }
 }
 
 fn lab_with_both_tenants() -> Lab {
@@ -57,26 +68,31 @@ fn lab_with_both_tenants() -> Lab {
     lab
 }
 
+/// The server at an address of either family.
+fn server(ip: &str) -> String {
+    SocketAddr::new(ip.parse().unwrap(), 8080).to_string()
+}
+
 /// Who answers there, and whom it saw asking.
 fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
-    let said = lab.connect(from, "tcp", &format!("{to}:8080")).json();
+    let said = lab.connect(from, "tcp", &server(to)).json();
     let text = |field: &str| said[field].as_str().unwrap().to_owned();
-    let peer = text("peer").rsplit_once(':').unwrap().0.to_owned();
-    (text("pod"), peer)
+    let peer: SocketAddr = text("peer").parse().unwrap();
+    (text("pod"), peer.ip().to_string())
 }
 
 /// In each tenant: `web` in both networks, `front` in the default one, `back` in `b`.
 fn apply_pods_of_both_networks(lab: &Lab) {
     for tenant in TENANTS {
-        let extra = json!([{"network": "b", "ip": "10.1.0.5"}]).to_string();
-        let mut both = nics("10.0.0.5");
+        let extra = json!([{"network": "b", "ips": addresses("b", 5)}]).to_string();
+        let mut both = nics("default", 5);
         both["atoll.dev/extra-networks"] = json!(extra);
         let b = json!({"atoll.dev/network": "b"});
         let pods = [
             pod(&format!("{tenant}/web"), "node1", &json!({}), &both),
-            pod(&format!("{tenant}/front"), "node2", &json!({}), &nics("10.0.0.6")),
-            pod(&format!("{tenant}/back"), "node2", &b, &nics("10.1.0.6")),
-            pod(&format!("{tenant}/near"), "node1", &b, &nics("10.1.0.7")),
+            pod(&format!("{tenant}/front"), "node2", &json!({}), &nics("default", 6)),
+            pod(&format!("{tenant}/back"), "node2", &b, &nics("b", 6)),
+            pod(&format!("{tenant}/near"), "node1", &b, &nics("b", 7)),
         ];
         lab.apply(&yaml(&pods)).good();
     }
@@ -90,13 +106,17 @@ fn a_pod_in_two_networks_reaches_both_and_joins_them_for_nobody() {
     for tenant in TENANTS {
         let [web, front, back, near] =
             ["web", "front", "back", "near"].map(|pod| format!("{tenant}/{pod}"));
-        assert_eq!(answer(&lab, &web, "10.0.0.6"), (front.clone(), "10.0.0.5".into()));
-        assert_eq!(answer(&lab, &web, "10.1.0.6"), (back.clone(), "10.1.0.5".into()));
-        assert_eq!(answer(&lab, &web, "10.1.0.7"), (near, "10.1.0.5".into()));
-        assert_eq!(answer(&lab, &front, "10.0.0.5"), (web.clone(), "10.0.0.6".into()));
-        assert_eq!(answer(&lab, &back, "10.1.0.5"), (web.clone(), "10.1.0.6".into()));
-        lab.connect(&front, "tcp", "10.1.0.6:8080").bad();
-        lab.connect(&back, "tcp", "10.0.0.6:8080").bad();
+        for family in 0..2 {
+            let at = |network: &str, last: u8| addresses(network, last)[family].clone();
+            let asks = |from: &str, network: &str, last: u8| answer(&lab, from, &at(network, last));
+            assert_eq!(asks(&web, "default", 6), (front.clone(), at("default", 5)));
+            assert_eq!(asks(&web, "b", 6), (back.clone(), at("b", 5)));
+            assert_eq!(asks(&web, "b", 7), (near.clone(), at("b", 5)));
+            assert_eq!(asks(&front, "default", 5), (web.clone(), at("default", 6)));
+            assert_eq!(asks(&back, "b", 5), (web.clone(), at("b", 6)));
+            lab.connect(&front, "tcp", &server(&at("b", 6))).bad();
+            lab.connect(&back, "tcp", &server(&at("default", 6))).bad();
+        }
         assert_the_first_interface_leads(&lab, &web);
     }
     assert_who_is_told_for_both(&lab);
@@ -108,13 +128,15 @@ fn assert_the_first_interface_leads(lab: &Lab, pod: &str) {
     assert!(default.contains("dev eth0") && default.lines().count() == 1, "{default}");
     let other = lab.exec(pod, &["ip", "route", "show", "dev", "net1"]).good();
     assert!(other.contains("10.1.0.0/16"), "{other}");
-    let forwarding = ["cat", "/proc/sys/net/ipv4/conf/net1/forwarding"];
-    assert_eq!(lab.exec(pod, &forwarding).good().trim(), "0");
+    for family in ["ipv4", "ipv6"] {
+        let forwarding = format!("/proc/sys/net/{family}/conf/net1/forwarding");
+        assert_eq!(lab.exec(pod, &["cat", &forwarding]).good().trim(), "0");
+    }
     let (namespace, name) = pod.split_once('/').unwrap();
     let get = ["get", "pod", "-n", namespace, name, "-o", "json"];
     let told = |text: &str| text.contains("k8s.v1.cni.cncf.io/network-status");
     let object: Value = serde_json::from_str(&lab.eventually(&get, told)).unwrap();
-    assert_eq!(object["status"]["podIPs"], json!([{"ip": "10.0.0.5"}]));
+    assert_eq!(object["status"]["podIPs"], json!([{"ip": "10.0.0.5"}, {"ip": "fd00::5"}]));
     let status = &object["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"];
     let status: Value = serde_json::from_str(status.as_str().unwrap()).unwrap();
     let names: Vec<&Value> = status.as_array().unwrap().iter().map(|it| &it["interface"]).collect();
@@ -135,7 +157,7 @@ fn a_port_made_beforehand_and_a_stateful_sets_port_bring_their_address_to_the_ne
     let port = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Port",
         "metadata": {"name": "door", "namespace": "acme"},
         "spec": {"network": "acme.default", "ips": ["10.0.0.80"]}});
-    let asks = pod("acme/client", "node2", &json!({}), &nics("10.0.0.6"));
+    let asks = pod("acme/client", "node2", &json!({}), &nics("default", 6));
     lab.apply(&yaml(&[port, asks])).good();
     let taken = json!({"atoll.dev/nics": r#"[{"port": "door"}]"#});
     for node in ["node1", "node2"] {

@@ -34,11 +34,15 @@ impl World {
         }
     }
 
-    /// The pod is gone, or so it seems: news of ports and of pods come on different ways.
+    /// The pod is gone, or so it seems: news of ports and of pods come on different ways. What
+    /// its node reported goes first, so that the next pod is not taken for attached.
     fn release_port(&self, port: &Port, bound: &Bound) -> Decision {
         let target = Target::new(Kind::Port, &port.meta);
-        let release = Action::ChangePort(target, PortChange::Release);
-        Decision::act([self.confirm(Kind::Pod, &bound.pod), release])
+        let next = match port.attached {
+            true => Action::DetachPort(target),
+            false => Action::ChangePort(target, PortChange::Release),
+        };
+        Decision::act([self.confirm(Kind::Pod, &bound.pod), next])
     }
 
     /// Claims what a port lacks and writes it into the port, if it lacks anything.

@@ -196,6 +196,10 @@ impl Cluster {
                 let Object::Port(port) = object else { panic!("{object:?} is no port") };
                 change.apply(&mut port.spec);
             }),
+            Action::DetachPort(target) => self.guarded(target, |object| {
+                let Object::Port(port) = object else { panic!("{object:?} is no port") };
+                port.status = None;
+            }),
             Action::TellPod(target, text) => self.guarded(target, |object| {
                 let annotations = object.meta_mut().annotations.get_or_insert_default();
                 annotations.insert(marks::NETWORK_STATUS.into(), text.clone());

@@ -53,7 +53,7 @@ fn said(scene: &mut Scene, pod: &str) -> String {
     scene.said_of(&key(Kind::Pod, pod)).first().copied().unwrap_or_default().to_owned()
 }
 
-fn attach(scene: &mut Scene, port: &str) {
+pub(crate) fn attach(scene: &mut Scene, port: &str) {
     scene.cluster.change(&key(Kind::Port, port), |object| {
         let Object::Port(port) = object else { unreachable!() };
         port.status = Some(PortStatus { phase: PortPhase::Attached, host_interface: None });
@@ -61,7 +61,7 @@ fn attach(scene: &mut Scene, port: &str) {
     scene.settle();
 }
 
-fn told(scene: &Scene, pod: &str) -> Option<Value> {
+pub(crate) fn told(scene: &Scene, pod: &str) -> Option<Value> {
     let pod = &scene.cluster.objects[&key(Kind::Pod, pod)];
     let text = pod.meta().annotations.as_ref()?.get("k8s.v1.cni.cncf.io/network-status")?;
     Some(serde_json::from_str(text).unwrap())

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cluster::Object;
 use crate::controller::{Controller, Scene};
-use crate::interfaces::asking;
+use crate::interfaces::{asking, attach, told};
 use crate::networks::network;
 use crate::pods::pod;
 use crate::tenants::{key, namespace, tenant};
@@ -76,6 +76,20 @@ fn a_port_made_beforehand_is_filled_in_taken_and_stays() {
     assert_eq!(spec(&scene, "mine").unwrap(), filled);
     scene.create(taking("shop/other", "mine"));
     assert_eq!(spec(&scene, "mine").unwrap().pod, "other");
+}
+
+#[test]
+fn the_next_pod_is_told_its_interfaces_only_once_its_own_node_has_made_them() {
+    let mut scene = acme();
+    scene.create(made_beforehand("shop/mine", in_network("acme.default")));
+    scene.create(taking("shop/web", "mine"));
+    attach(&mut scene, "shop/mine");
+    assert!(told(&scene, "shop/web").is_some());
+    scene.delete(Kind::Pod, "shop/web").create(taking("shop/next", "mine"));
+    assert_eq!(spec(&scene, "mine").unwrap().pod, "next");
+    assert_eq!(told(&scene, "shop/next"), None);
+    attach(&mut scene, "shop/mine");
+    assert!(told(&scene, "shop/next").is_some());
 }
 
 #[test]
