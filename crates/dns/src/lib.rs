@@ -13,6 +13,7 @@ mod counters;
 mod forward;
 mod limits;
 mod network;
+mod numbers;
 mod query;
 mod reply;
 mod response;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::asker::{Asker, PodId, TenantId};
 use crate::config::{Limits, Rate};
 use crate::counters::Refused;
+use crate::numbers::ByNumber;
 
 const SHARDS: usize = 64;
 /// Above this many buckets in a shard, those that are full again are forgotten.
@@ -35,7 +36,7 @@ impl Whose {
 /// full again.
 pub(crate) struct Gate {
     limits: Limits,
-    shards: Vec<Mutex<HashMap<Whose, u64>>>,
+    shards: Vec<Mutex<HashMap<Whose, u64, ByNumber>>>,
 }
 
 impl Gate {

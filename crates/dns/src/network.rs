@@ -14,6 +14,7 @@ use crate::config::Forwarding;
 use crate::counters::Counters;
 use crate::forward::Pending;
 use crate::limits::lock;
+use crate::numbers::ByNumber;
 
 const SHARDS: usize = 64;
 
@@ -38,7 +39,7 @@ impl Network {
     }
 }
 
-type Shard = ArcSwap<HashMap<NetworkId, Arc<Network>>>;
+type Shard = ArcSwap<HashMap<NetworkId, Arc<Network>, ByNumber>>;
 
 /// All networks. Reading never waits; a network that comes or goes copies one shard.
 pub(crate) struct Networks {
