@@ -13,6 +13,7 @@ use std::time::Instant;
 use atoll_policy::{Compiler, Tables};
 
 use stage::crowd::{app_pod, app_policy, crowd};
+use stage::{pod, pod_event};
 
 /// Bytes of keys and values, with addresses of 16 bytes and no padding.
 fn bytes(tables: &Tables) -> [(&'static str, usize, usize); 5] {
@@ -40,7 +41,7 @@ fn main() {
     println!("  {:?}", compiler.counts());
     for (what, event) in [
         ("a pod like another", app_pod(apps / 2, 1)),
-        ("a pod of a new kind", app_pod(apps + 1, 0)),
+        ("a pod of a new kind", pod_event("team-0", "new", pod(&[("app", "new")], "10.200.0.1"))),
         ("a changed policy", app_policy(apps / 2, 8081)),
     ] {
         let start = Instant::now();
