@@ -4,6 +4,8 @@
 //! not known is an error of the rule it stands in, never ignored. So rules and subjects stay as they
 //! were written until [`crate::read_cluster_policy`] reads them one by one.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
 use serde::{Deserialize, Serialize};
@@ -57,12 +59,15 @@ pub struct ClusterNetworkPolicySpec {
     /// A [`WrittenSubject`].
     #[serde(default)]
     pub subject: Value,
-    /// Each a [`WrittenRule`] with `from`.
+    /// A list, each a [`WrittenRule`] with `from`.
     #[serde(default)]
-    pub ingress: Vec<Value>,
-    /// Each a [`WrittenRule`] with `to`.
+    pub ingress: Value,
+    /// A list, each a [`WrittenRule`] with `to`.
     #[serde(default)]
-    pub egress: Vec<Value>,
+    pub egress: Value,
+    /// What the API has and we do not know.
+    #[serde(flatten)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// The pods that a policy is about: exactly one field is set.

@@ -10,7 +10,7 @@ use crate::policy::PolicyKey;
 impl Compiler {
     /// Every entry of every table in words, in an order of its own.
     pub fn listing(&self) -> Vec<String> {
-        let words = Words { compiler: self, revisions: self.revisions() };
+        let words = Words::of(self);
         let tables = self.tables();
         let endpoints = tables.endpoints.iter().map(|(address, identity)| {
             format!("endpoint {address} is {}", words.identity(*identity))
@@ -29,7 +29,7 @@ impl Compiler {
         });
         let peers = tables.peers.iter().map(|(key, column)| {
             let (set, identity) = (words.set(key.set), words.identity(key.identity));
-            format!("{set} for {identity}: {:?}", words.column(*column))
+            format!("{set} for {identity}: {:?}", words.columns.get(column))
         });
         let mut lines: Vec<String> =
             endpoints.chain(outside).chain(identities).chain(peers).collect();
@@ -41,9 +41,21 @@ impl Compiler {
 struct Words<'a> {
     compiler: &'a Compiler,
     revisions: BTreeMap<u64, PolicyKey>,
+    columns: BTreeMap<u32, Vec<String>>,
 }
 
-impl Words<'_> {
+impl<'a> Words<'a> {
+    fn of(compiler: &'a Compiler) -> Self {
+        let tables = compiler.tables();
+        let mut columns: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for (key, verdict) in tables.ports.iter() {
+            let rule = tables.rules.get(&verdict.rule).map(ToString::to_string);
+            let words = format!("{:?} {:?} {} {rule:?}", key.protocol, key.ports, verdict.accept);
+            columns.entry(key.column).or_default().push(words);
+        }
+        Words { compiler, revisions: compiler.revisions(), columns }
+    }
+
     fn tenant(&self, number: u32) -> String {
         self.compiler.tenant_named(number).map_or_else(String::new, ToString::to_string)
     }
@@ -57,15 +69,5 @@ impl Words<'_> {
         let Some(key) = self.compiler.shared().sets.key(number) else { return "none".to_owned() };
         let policies: Vec<_> = key.policies.iter().map(|at| self.revisions.get(at)).collect();
         format!("{} {} {policies:?} {:?}", key.tenant, key.direction, key.names)
-    }
-
-    fn column(&self, number: u32) -> Vec<String> {
-        let tables = self.compiler.tables();
-        let entries = tables.ports.iter().filter(|(key, _)| key.column == number);
-        let worded = entries.map(|(key, verdict)| {
-            let rule = tables.rules.get(&verdict.rule).map(ToString::to_string);
-            format!("{:?} {:?} {} {rule:?}", key.protocol, key.ports, verdict.accept)
-        });
-        worded.collect()
     }
 }

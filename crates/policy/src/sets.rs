@@ -35,8 +35,12 @@ pub(crate) struct RuleSet {
     policies: Vec<SetPolicy>,
     /// The tests that its rules do, by number.
     pub(crate) tests: BTreeSet<u32>,
-    other: u32,
-    rows: BTreeMap<u32, u32>,
+    /// What rules can say, so that a canvas holds small numbers.
+    rulings: Vec<Ruling>,
+    /// The names of ports by which egress rules ask.
+    port_names: BTreeSet<String>,
+    patterns: BTreeMap<Pattern, Painted>,
+    rows: BTreeMap<u32, Pattern>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +48,21 @@ struct SetPolicy {
     policy: Arc<Policy>,
     /// For each rule: the tests of which one must find the peer; absent for anybody.
     tests: Vec<Option<BTreeSet<u32>>>,
+    /// Where the rulings of its rules begin; the one before it is its denial of all the rest.
+    first_ruling: usize,
+}
+
+/// What a set can tell of a peer. Peers with one pattern have one column, which is painted once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Pattern {
+    found_by: BTreeSet<u32>,
+    ports: BTreeSet<NamedPort>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Painted {
+    column: u32,
+    rows: usize,
 }
 
 /// The other end, as a set sees it: the tests that find it, and its named ports.
@@ -63,15 +82,20 @@ pub(crate) struct Ink {
     pub(crate) columns_made: u64,
 }
 
-/// The tests that a rule needs in order to be evaluated.
-pub(crate) fn tests_of(rule: &Rule, direction: Direction) -> (Option<Vec<Test>>, Vec<Test>) {
+/// The tests that a rule needs in order to be evaluated: those of its peers, and those that find
+/// pods with the ports that it calls by name where anybody is its peer.
+fn tests_of(rule: &Rule, direction: Direction) -> (Option<Vec<Test>>, Vec<Test>) {
     let peers = rule.peers.as_ref().map(|peers| peers.iter().map(Test::from).collect());
-    let named = rule.ports.iter().flatten().filter_map(|port| match port {
-        PortMatch::Named(_, name) => Some(Test::PortName(name.clone())),
-        PortMatch::Numbers(..) => None,
-    });
     let by_name = peers.is_none() && direction == Direction::Egress;
-    (peers, if by_name { named.collect() } else { Vec::new() })
+    let named = names_of(rule).filter(|_| by_name).map(Test::PortName);
+    (peers, named.collect())
+}
+
+fn names_of(rule: &Rule) -> impl Iterator<Item = String> + '_ {
+    rule.ports.iter().flatten().filter_map(|port| match port {
+        PortMatch::Named(_, name) => Some(name.clone()),
+        PortMatch::Numbers(..) => None,
+    })
 }
 
 impl RuleSet {
@@ -81,47 +105,64 @@ impl RuleSet {
         policies: &[Arc<Policy>],
         mut number: impl FnMut(&Test) -> u32,
     ) -> Self {
-        let mut tests = BTreeSet::new();
-        let mut listed = Vec::new();
+        let mut set = RuleSet {
+            key,
+            policies: Vec::new(),
+            tests: BTreeSet::new(),
+            rulings: vec![Ruling { accept: true, by: None }],
+            port_names: BTreeSet::new(),
+            patterns: BTreeMap::new(),
+            rows: BTreeMap::new(),
+        };
         for policy in policies {
-            let mut of_rules = Vec::new();
-            for rule in policy.rules(key.direction).unwrap_or_default() {
-                let (peers, by_name) = tests_of(rule, key.direction);
-                let peers: Option<BTreeSet<u32>> =
-                    peers.map(|peers| peers.iter().map(&mut number).collect());
-                tests.extend(by_name.iter().map(&mut number));
-                tests.extend(peers.iter().flatten());
-                of_rules.push(peers);
-            }
-            listed.push(SetPolicy { policy: policy.clone(), tests: of_rules });
+            set.list(policy, &mut number);
         }
-        RuleSet { key, policies: listed, tests, other: 0, rows: BTreeMap::new() }
+        set
+    }
+
+    fn list(&mut self, policy: &Arc<Policy>, number: &mut impl FnMut(&Test) -> u32) {
+        let direction = self.key.direction;
+        self.rulings.push(ruling(policy, direction, None));
+        let first_ruling = self.rulings.len();
+        let mut tests = Vec::new();
+        for rule in policy.rules(direction).unwrap_or_default() {
+            let (peers, by_name) = tests_of(rule, direction);
+            let peers: Option<BTreeSet<u32>> =
+                peers.map(|peers| peers.iter().map(&mut *number).collect());
+            self.tests.extend(by_name.iter().map(&mut *number));
+            self.tests.extend(peers.iter().flatten());
+            self.port_names.extend(names_of(rule));
+            self.rulings.push(ruling(policy, direction, Some(rule)));
+            tests.push(peers);
+        }
+        self.policies.push(SetPolicy { policy: policy.clone(), tests, first_ruling });
     }
 
     /// Writes the column of everybody whom no test finds.
     pub(crate) fn write_other(&mut self, set: u32, ink: &mut Ink) {
-        let none = OtherEnd { found_by: &BTreeSet::new(), ports: &BTreeSet::new() };
-        self.other = self.column(none, ink);
-        ink.tables.peers.put(PeerKey { set, identity: 0 }, self.other);
+        let other = self.hold(Pattern::default(), ink);
+        ink.tables.peers.put(PeerKey { set, identity: 0 }, other);
     }
 
-    /// Writes the row of an identity, or takes it away where it is like everybody's.
+    /// Writes the row of an identity. One that is like everybody's needs none.
     pub(crate) fn write(&mut self, set: u32, identity: u32, other: OtherEnd<'_>, ink: &mut Ink) {
-        let column = self.column(other, ink);
+        let pattern = self.pattern(other);
+        let column = self.hold(pattern.clone(), ink);
         self.erase(set, identity, ink);
-        if column == self.other {
-            ink.release_column(column);
+        let like_others = self.patterns.get(&Pattern::default()).map(|painted| painted.column);
+        if like_others == Some(column) {
+            self.release(&pattern, ink);
         } else {
-            self.rows.insert(identity, column);
+            self.rows.insert(identity, pattern);
             ink.tables.peers.put(PeerKey { set, identity }, column);
         }
     }
 
     /// Takes an identity's row away.
     pub(crate) fn erase(&mut self, set: u32, identity: u32, ink: &mut Ink) {
-        if let Some(column) = self.rows.remove(&identity) {
+        if let Some(pattern) = self.rows.remove(&identity) {
             ink.tables.peers.remove(&PeerKey { set, identity });
-            ink.release_column(column);
+            self.release(&pattern, ink);
         }
     }
 
@@ -131,16 +172,40 @@ impl RuleSet {
             self.erase(set, identity, ink);
         }
         ink.tables.peers.remove(&PeerKey { set, identity: 0 });
-        ink.release_column(self.other);
+        self.release(&Pattern::default(), ink);
     }
 
-    fn column(&self, other: OtherEnd<'_>, ink: &mut Ink) -> u32 {
-        let canvas = self.paint(other);
-        ink.hold_column(&canvas)
+    fn pattern(&self, other: OtherEnd<'_>) -> Pattern {
+        let asked = |port: &&NamedPort| self.port_names.contains(&port.name);
+        Pattern {
+            found_by: other.found_by.intersection(&self.tests).copied().collect(),
+            ports: other.ports.iter().filter(asked).cloned().collect(),
+        }
     }
 
-    /// The policies' rules, tier by tier, painted for one peer.
-    fn paint(&self, other: OtherEnd<'_>) -> Canvas<Ruling> {
+    /// Holds the column of a pattern, and paints it where it is the first of its kind.
+    fn hold(&mut self, pattern: Pattern, ink: &mut Ink) -> u32 {
+        if let Some(painted) = self.patterns.get_mut(&pattern) {
+            painted.rows += 1;
+            return painted.column;
+        }
+        let canvas = self.paint(&pattern);
+        let column = ink.hold_column(&canvas, &self.rulings);
+        self.patterns.insert(pattern, Painted { column, rows: 1 });
+        column
+    }
+
+    fn release(&mut self, pattern: &Pattern, ink: &mut Ink) {
+        let Some(painted) = self.patterns.get_mut(pattern) else { return };
+        painted.rows -= 1;
+        if painted.rows == 0 {
+            ink.release_column(painted.column);
+            self.patterns.remove(pattern);
+        }
+    }
+
+    /// The policies' rules, tier by tier, painted for one pattern.
+    fn paint(&self, other: &Pattern) -> Canvas<usize> {
         let mut canvas = Canvas::new();
         for tier in Tier::ALL {
             let of_tier = || self.policies.iter().filter(|listed| listed.policy.tier == tier);
@@ -149,38 +214,38 @@ impl RuleSet {
             }
             canvas.end_tier();
             if let (Tier::NetworkPolicy, Some(first)) = (tier, of_tier().next()) {
-                canvas.rest(&self.ruling(&first.policy, None));
+                canvas.rest(&(first.first_ruling - 1));
             }
         }
-        canvas.rest(&Ruling { accept: true, by: None });
+        canvas.rest(&0);
         canvas
     }
 
-    fn paint_policy(&self, canvas: &mut Canvas<Ruling>, listed: &SetPolicy, other: OtherEnd<'_>) {
+    fn paint_policy(&self, canvas: &mut Canvas<usize>, listed: &SetPolicy, other: &Pattern) {
         let names = match self.key.direction {
             Direction::Ingress => &self.key.names,
-            Direction::Egress => other.ports,
+            Direction::Egress => &other.ports,
         };
         let rules = listed.policy.rules(self.key.direction).unwrap_or_default();
-        for (rule, tests) in rules.iter().zip(&listed.tests) {
-            let found = tests.as_ref().is_none_or(|tests| !tests.is_disjoint(other.found_by));
+        for (at, (rule, tests)) in rules.iter().zip(&listed.tests).enumerate() {
+            let found = tests.as_ref().is_none_or(|tests| !tests.is_disjoint(&other.found_by));
             if found {
                 let parts = matched(rule.ports.as_deref(), names);
-                canvas.rule(rule.action, &self.ruling(&listed.policy, Some(rule)), &parts);
+                canvas.rule(rule.action, &(listed.first_ruling + at), &parts);
             }
         }
     }
+}
 
-    fn ruling(&self, policy: &Policy, rule: Option<&Rule>) -> Ruling {
-        let name = RuleName {
-            tier: policy.tier,
-            policy: policy.key.clone(),
-            direction: self.key.direction,
-            rule: rule.map(|rule| rule.place.clone()),
-        };
-        let accept = rule.is_some_and(|rule| rule.action == Action::Accept);
-        Ruling { accept, by: Some(name) }
-    }
+fn ruling(policy: &Policy, direction: Direction, rule: Option<&Rule>) -> Ruling {
+    let name = RuleName {
+        tier: policy.tier,
+        policy: policy.key.clone(),
+        direction,
+        rule: rule.map(|rule| rule.place.clone()),
+    };
+    let accept = rule.is_some_and(|rule| rule.action == Action::Accept);
+    Ruling { accept, by: Some(name) }
 }
 
 /// What a rule says, before it has a number.
@@ -192,36 +257,36 @@ pub(crate) struct Ruling {
 
 impl Ink {
     /// Holds the column that a canvas shows, and writes it where it is new.
-    fn hold_column(&mut self, canvas: &Canvas<Ruling>) -> u32 {
+    fn hold_column(&mut self, canvas: &Canvas<usize>, rulings: &[Ruling]) -> u32 {
         self.columns_made += 1;
-        let rulings = canvas.dry();
-        let numbered: BTreeMap<&Ruling, u32> = rulings
-            .iter()
-            .filter_map(|ruling| Some((*ruling, self.rules.hold(ruling.by.as_ref()?).0)))
+        let numbered: BTreeMap<usize, u32> = canvas
+            .dry()
+            .into_iter()
+            .filter_map(|at| Some((*at, self.rules.hold(rulings.get(*at)?.by.as_ref()?).0)))
             .collect();
-        let column = canvas.column(|ruling| Verdict {
-            accept: ruling.accept,
-            tier: ruling.by.as_ref().map(|name| name.tier),
-            rule: numbered.get(ruling).copied().unwrap_or(0),
+        let column = canvas.column(|at| {
+            let ruling = rulings.get(*at);
+            Verdict {
+                accept: ruling.is_some_and(|ruling| ruling.accept),
+                tier: ruling.and_then(|ruling| ruling.by.as_ref()).map(|name| name.tier),
+                rule: numbered.get(at).copied().unwrap_or(0),
+            }
         });
         let (number, new) = self.columns.hold(&column);
         if new {
-            self.write_column(number, &column, &numbered);
-        } else {
-            for rule in numbered.into_values() {
-                self.rules.release(rule);
-            }
+            self.write_column(number, &column);
+        }
+        for rule in numbered.into_values().filter(|_| !new) {
+            self.rules.release(rule);
         }
         number
     }
 
-    fn write_column(&mut self, number: u32, column: &Column, rules: &BTreeMap<&Ruling, u32>) {
-        for (ruling, rule) in rules {
-            if let Some(name) = &ruling.by {
-                self.tables.rules.put(*rule, name.clone());
-            }
-        }
+    fn write_column(&mut self, number: u32, column: &Column) {
         for ((protocol, ports), verdict) in &column.0 {
+            if let Some(name) = self.rules.key(verdict.rule) {
+                self.tables.rules.put(verdict.rule, name.clone());
+            }
             let key = PortKey { column: number, protocol: *protocol, ports: *ports };
             self.tables.ports.put(key, *verdict);
         }

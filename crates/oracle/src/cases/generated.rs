@@ -159,45 +159,48 @@ fn ports() -> Vec<Case> {
 }
 
 fn changes() -> Vec<Case> {
-    let base = || Written::usual().on(Scene::nine_pods());
-    let marked = |key: &str| json!({ "matchLabels": { key: "yes" } });
-    let by_namespace = json!([{ "namespaceSelector": marked("new") }]);
-    let by_pod = json!([{ "podSelector": marked("new"), "namespaceSelector": any_of("ns", "In", &["y", "z"]) }]);
+    let base = |name: &str| Written::usual().case(name.to_owned());
     let udp = json!([{ "protocol": "UDP", "port": "serve-81-udp" }]);
     vec![
-        Case::new("a policy comes and goes", base()).then(|s| s.without_policy("x", "base")),
-        Case::new("a policy changes", base())
-            .then(|s| Written::usual().ports("ingress", udp).on(s)),
-        Case::new("a namespace comes and goes", base())
-            .then(|s| {
-                let s = s.namespace("y-2", &[("ns", "y")]);
-                s.pod("y-2", "a", &[("pod", "a")], "10.0.2.1").pod(
-                    "y-2",
-                    "b",
-                    &[("pod", "b")],
-                    "10.0.2.2",
-                )
-            })
+        base("a policy comes and goes").then(|s| s.without_policy("x", "base")),
+        base("a policy changes").then(|s| Written::usual().ports("ingress", udp).on(s)),
+        base("a namespace comes and goes")
+            .then(|s| s.namespace("y-2", &[("ns", "y")]))
+            .then(|s| s.pod("y-2", "a", &[("pod", "a")], "10.0.2.1"))
+            .then(|s| s.pod("y-2", "b", &[("pod", "b")], "10.0.2.2"))
             .then(|s| s.without_namespace("y-2")),
-        Case::new(
-            "a namespace is relabelled and back",
-            Written::usual().peers("ingress", by_namespace).on(Scene::nine_pods()),
-        )
-        .then(|s| s.namespace("y", &[("ns", "y"), ("new", "yes")]))
-        .then(|s| s.namespace("y", &[("ns", "y")])),
-        Case::new("a pod comes and goes", base())
+        base("a pod comes and goes")
             .then(|s| s.pod("x", "d", &[("pod", "d")], "10.0.0.4"))
             .then(|s| s.without_pod("x", "d")),
-        Case::new(
-            "a pod is relabelled and back",
-            Written::usual().peers("ingress", by_pod).on(Scene::nine_pods()),
-        )
-        .then(|s| s.relabel("y", "b", &[("pod", "b"), ("new", "yes")]))
-        .then(|s| s.relabel("y", "b", &[("pod", "b")])),
-        Case::new("a pod's labels move it from one rule to another", base())
+        base("a pod's labels move it from one rule to another")
             .then(|s| s.relabel("y", "a", &[("pod", "c")]))
             .then(|s| s.relabel("x", "a", &[("pod", "b")])),
+        relabelled_namespace(),
+        relabelled_pod(),
     ]
+}
+
+fn marked() -> Value {
+    json!({ "matchLabels": { "new": "yes" } })
+}
+
+fn relabelled_namespace() -> Case {
+    let peers = json!([{ "namespaceSelector": marked() }]);
+    Written::usual()
+        .peers("ingress", peers)
+        .case("a namespace is relabelled and back".to_owned())
+        .then(|s| s.namespace("y", &[("ns", "y"), ("new", "yes")]))
+        .then(|s| s.namespace("y", &[("ns", "y")]))
+}
+
+fn relabelled_pod() -> Case {
+    let namespaces = any_of("ns", "In", &["y", "z"]);
+    let peers = json!([{ "podSelector": marked(), "namespaceSelector": namespaces }]);
+    Written::usual()
+        .peers("ingress", peers)
+        .case("a pod is relabelled and back".to_owned())
+        .then(|s| s.relabel("y", "b", &[("pod", "b"), ("new", "yes")]))
+        .then(|s| s.relabel("y", "b", &[("pod", "b")]))
 }
 
 /// Policies of one pod that say different things, in each direction.

@@ -1,6 +1,6 @@
 //! What Kubernetes' own end-to-end tests of network policy try, in our words.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{any_of, egress, ingress, ns, pod};
 use crate::scene::{Case, Scene};
@@ -8,11 +8,14 @@ use crate::scene::{Case, Scene};
 /// The whole list.
 pub fn netpol_cases() -> Vec<Case> {
     [
-        by_default(),
+        closed_or_open(),
+        stacked_or_deleted(),
         by_one_selector(),
-        by_two_selectors(),
+        by_both_selectors(),
+        by_several_selectors(),
         by_namespace_label(),
-        by_port(),
+        by_number(),
+        by_name_or_range(),
         by_update(),
         by_direction(),
         by_address(),
@@ -27,7 +30,7 @@ fn nine(name: &str, change: impl FnOnce(Scene) -> Scene) -> Case {
     Case::new(name, change(Scene::nine_pods()))
 }
 
-fn by_default() -> Vec<Case> {
+fn closed_or_open() -> Vec<Case> {
     let all = || json!({});
     vec![
         nine("default deny of ingress", |s| s.policy("x", "deny", ingress(all(), json!([]))))
@@ -41,6 +44,12 @@ fn by_default() -> Vec<Case> {
         .passes(&["y/a > z/a", "x/a > x/a"]),
         nine("everything allowed", |s| s.policy("x", "allow", ingress(all(), json!([{}]))))
             .passes(&["y/a > x/a", "x/b > x/a SCTP 81"]),
+    ]
+}
+
+fn stacked_or_deleted() -> Vec<Case> {
+    let all = || json!({});
+    vec![
         nine("everyone may enter although another policy lets nobody", |s| {
             s.policy("x", "deny", ingress(all(), json!([]))).policy(
                 "x",
@@ -108,7 +117,7 @@ fn by_one_selector() -> Vec<Case> {
     ]
 }
 
-fn by_two_selectors() -> Vec<Case> {
+fn by_both_selectors() -> Vec<Case> {
     let from = |peers| ingress(pod("a"), json!([{ "from": peers }]));
     vec![
         nine("pods or namespaces", |s| {
@@ -135,6 +144,12 @@ fn by_two_selectors() -> Vec<Case> {
         })
         .passes(&["y/b > x/a", "z/c > x/a"])
         .fails(&["x/b > x/a", "y/a > x/a"]),
+    ]
+}
+
+fn by_several_selectors() -> Vec<Case> {
+    let from = |peers| ingress(pod("a"), json!([{ "from": peers }]));
+    vec![
         nine("any of several pods", |s| {
             let peers = json!([{ "podSelector": pod("b") }, { "podSelector": pod("c") }]);
             s.policy("x", "p", from(peers))
@@ -173,12 +188,11 @@ fn by_namespace_label() -> Vec<Case> {
     ]
 }
 
-fn by_port() -> Vec<Case> {
+fn by_number() -> Vec<Case> {
     let tcp = |port: i32| json!({ "port": port, "protocol": "TCP" });
     let from_y = json!([{ "namespaceSelector": ns("y") }]);
     let to_81 = json!([{ "from": from_y, "ports": [tcp(81)] }]);
     let to_80 = json!([{ "from": from_y, "ports": [tcp(80)] }]);
-    let named = json!([{ "ports": [{ "port": "serve-81-tcp" }] }]);
     vec![
         nine("one port", |s| s.policy("x", "p", ingress(pod("a"), to_81.clone())))
             .passes(&["y/a > x/a TCP 81"])
@@ -189,11 +203,20 @@ fn by_port() -> Vec<Case> {
         })
         .passes(&["y/a > x/a TCP 81", "y/a > x/a TCP 80"])
         .fails(&["z/a > x/a TCP 81", "y/a > x/a TCP 82"]),
-        nine("stacked policies on the same pods", |s| s.policy("x", "81", ingress(pod("a"), to_81.clone())))
-            .passes(&["y/a > x/a TCP 81"])
-            .fails(&["y/a > x/a TCP 80"])
-            .then(|s| s.policy("x", "80", ingress(pod("a"), to_80.clone())))
-            .passes(&["y/a > x/a TCP 81", "y/a > x/a TCP 80"]),
+        nine("stacked policies on the same pods", |s| {
+            s.policy("x", "81", ingress(pod("a"), to_81.clone()))
+        })
+        .passes(&["y/a > x/a TCP 81"])
+        .fails(&["y/a > x/a TCP 80"])
+        .then(|s| s.policy("x", "80", ingress(pod("a"), to_80.clone())))
+        .passes(&["y/a > x/a TCP 81", "y/a > x/a TCP 80"]),
+    ]
+}
+
+fn by_name_or_range() -> Vec<Case> {
+    let from_y = json!([{ "namespaceSelector": ns("y") }]);
+    let named = json!([{ "ports": [{ "port": "serve-81-tcp" }] }]);
+    vec![
         nine("one named port", |s| s.policy("x", "p", ingress(json!({}), named.clone())))
             .passes(&["y/a > x/a TCP 81"])
             .fails(&["y/a > x/a TCP 80", "y/a > x/a UDP 81"]),
@@ -317,16 +340,15 @@ fn by_address() -> Vec<Case> {
     ]
 }
 
+fn only(protocol: &str, port: u16) -> Value {
+    json!([{ "ports": [{ "port": port, "protocol": protocol }] }])
+}
+
 fn by_protocol() -> Vec<Case> {
-    let only =
-        |protocol: &str, port: i32| json!([{ "ports": [{ "port": port, "protocol": protocol }] }]);
-    let mut cases = vec![
+    let closed = |s: Scene| s.policy("x", "deny", ingress(json!({}), json!([])));
+    let apart = [
         nine("SCTP is not TCP", |s| {
-            s.policy("x", "deny", ingress(json!({}), json!([]))).policy(
-                "x",
-                "p",
-                ingress(pod("a"), only("SCTP", 81)),
-            )
+            closed(s).policy("x", "p", ingress(pod("a"), only("SCTP", 81)))
         })
         .passes(&["y/a > x/a SCTP 81"])
         .fails(&["y/a > x/a TCP 81"]),
@@ -345,29 +367,28 @@ fn by_protocol() -> Vec<Case> {
         .passes(&["y/a > x/a UDP 80", "y/a > x/a UDP 81"])
         .fails(&["y/a > x/a TCP 80", "y/a > x/a ICMP 0"]),
     ];
-    for protocol in ["UDP", "SCTP"] {
-        let seen = |template: &str| template.replace("PROTOCOL", protocol);
-        let deny = |s: Scene| s.policy("x", "deny", ingress(json!({}), json!([])));
-        cases.push(
-            nine(&seen("default deny, seen by PROTOCOL"), deny)
-                .fails(&[&seen("y/a > x/a PROTOCOL 80")])
-                .passes(&[&seen("x/a > y/a PROTOCOL 80")]),
-        );
-        let port = only(protocol, 81);
-        cases.push(
-            nine(&seen("one port of PROTOCOL"), |s| s.policy("x", "p", ingress(pod("a"), port)))
-                .passes(&[&seen("y/a > x/a PROTOCOL 81")])
-                .fails(&[&seen("y/a > x/a PROTOCOL 80"), "y/a > x/a TCP 81"]),
-        );
-        let peers = json!([{ "namespaceSelector": ns("y"), "podSelector": pod("a") }]);
-        let rules = json!([{ "from": peers, "ports": [{ "protocol": protocol }] }]);
-        cases.push(
-            nine(&seen("one pod of another namespace by PROTOCOL"), |s| {
-                s.policy("x", "p", ingress(pod("a"), rules))
-            })
-            .passes(&[&seen("y/a > x/a PROTOCOL 80")])
-            .fails(&[&seen("y/b > x/a PROTOCOL 80"), "y/a > x/a TCP 80"]),
-        );
-    }
-    cases
+    apart.into_iter().chain(seen_by("UDP")).chain(seen_by("SCTP")).collect()
+}
+
+fn seen_by(protocol: &str) -> [Case; 3] {
+    let seen = |template: &str| template.replace("PROTOCOL", protocol);
+    let peers = json!([{ "namespaceSelector": ns("y"), "podSelector": pod("a") }]);
+    let rules = json!([{ "from": peers, "ports": [{ "protocol": protocol }] }]);
+    [
+        nine(&seen("default deny, seen by PROTOCOL"), |s| {
+            s.policy("x", "deny", ingress(json!({}), json!([])))
+        })
+        .fails(&[&seen("y/a > x/a PROTOCOL 80")])
+        .passes(&[&seen("x/a > y/a PROTOCOL 80")]),
+        nine(&seen("one port of PROTOCOL"), |s| {
+            s.policy("x", "p", ingress(pod("a"), only(protocol, 81)))
+        })
+        .passes(&[&seen("y/a > x/a PROTOCOL 81")])
+        .fails(&[&seen("y/a > x/a PROTOCOL 80"), "y/a > x/a TCP 81"]),
+        nine(&seen("one pod of another namespace by PROTOCOL"), |s| {
+            s.policy("x", "p", ingress(pod("a"), rules))
+        })
+        .passes(&[&seen("y/a > x/a PROTOCOL 80")])
+        .fails(&[&seen("y/b > x/a PROTOCOL 80"), "y/a > x/a TCP 80"]),
+    ]
 }

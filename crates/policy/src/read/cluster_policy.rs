@@ -39,9 +39,14 @@ pub fn read_cluster_policy(object: &ClusterNetworkPolicy) -> Read {
     let tier = tier(&mut reader, &object.spec.tier, cluster);
     let priority = priority(&mut reader, &object.spec.priority);
     let subject = subject(&mut reader, &object.spec.subject);
-    let placed = tenant.is_ok() && tier.is_ok() && priority.is_ok();
+    let unknown = &object.spec.unknown;
+    for field in unknown.keys() {
+        let field = format!("spec.{field}");
+        reader.note((Reason::Shape, Instead::Strictest), &field, "is not a known field");
+    }
+    let placed = unknown.is_empty() && tenant.is_ok() && tier.is_ok() && priority.is_ok();
     let strict = !placed || networks.is_err() || subject.is_err();
-    let mut read = |direction, rules: &[Value]| {
+    let mut read = |direction, rules: &Value| {
         let rules = rules_of(&mut reader, direction, rules);
         let rules = if strict { strictest(rules) } else { rules };
         Some(rules).filter(|rules| !rules.is_empty())
@@ -122,8 +127,14 @@ fn strictest(rules: Vec<Rule>) -> Vec<Rule> {
     kept.map(|rule| Rule { action: Action::Deny, ..rule }).collect()
 }
 
-fn rules_of(reader: &mut Reader, direction: Direction, written: &[Value]) -> Vec<Rule> {
-    let rules = written.iter().enumerate();
+/// The rules of a direction. What is no list is a rule that cannot be read.
+fn rules_of(reader: &mut Reader, direction: Direction, written: &Value) -> Vec<Rule> {
+    let rules = match written {
+        Value::Null => &[],
+        Value::Array(rules) => rules.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let rules = rules.iter().enumerate();
     rules.map(|(index, value)| rule(reader, direction, index, value)).collect()
 }
 
