@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use atoll_api::{NetworkPhase, Port, PortSpec};
+use atoll_api::{NetworkPhase, Port, PortPhase, PortSpec};
 use atoll_model::intent::{Kind, ObjectName, Template, Thing, holder_of_port};
 use atoll_model::{Key, Settings};
 use atoll_types::{NetAddr, NetworkId};
@@ -31,6 +31,7 @@ enum Step {
     DeletePort(u8),
     DeletePod(u8),
     BindPod(u8),
+    AttachPort(u8),
     FinishPod(u8),
     MakeNetwork(u8),
     DeleteNetwork(u8),
@@ -52,6 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_u8).prop_map(Step::DeletePort),
         3 => (0..8_u8).prop_map(Step::DeletePod),
         1 => (0..8_u8).prop_map(Step::BindPod),
+        2 => any::<u8>().prop_map(Step::AttachPort),
         1 => (0..8_u8).prop_map(Step::FinishPod),
         1 => (0..3_u8).prop_map(Step::MakeNetwork),
         1 => (0..3_u8).prop_map(Step::DeleteNetwork),
@@ -119,6 +121,7 @@ impl History {
             Step::BindPod(number) => self.change_pod(*number, |pod| {
                 pod.spec.as_mut().unwrap().node_name = Some("node1".into());
             }),
+            Step::AttachPort(nth) => self.attach_port(usize::from(*nth)),
             Step::FinishPod(number) => self.change_pod(*number, |pod| {
                 pod.status.get_or_insert_default().phase = Some("Failed".into());
             }),
@@ -153,6 +156,19 @@ impl History {
         let extra = format!("extra-{}", number % 3);
         let network = (number % 2 == 1).then_some(extra.as_str());
         self.cluster.create(pod(&name, network, nics)).ok();
+    }
+
+    /// A node reports one of the ports that pods have.
+    fn attach_port(&mut self, nth: usize) {
+        let bound =
+            |object: &&Object| matches!(object, Object::Port(it) if !it.spec.pod.is_empty());
+        let ports = self.cluster.of_kind(Kind::Port).into_iter().filter(bound);
+        let keys: Vec<Key> = ports.map(Object::key).collect();
+        let Some(key) = nth.checked_rem(keys.len()).map(|nth| &keys[nth]) else { return };
+        self.cluster.change(key, |object| {
+            let Object::Port(port) = object else { unreachable!() };
+            port.status.get_or_insert_default().phase = PortPhase::Attached;
+        });
     }
 
     fn change_pod(
@@ -243,6 +259,8 @@ impl History {
             let outlives = spec.persistent || spec.pod_uid.is_empty();
             assert!(outlives || self.pod_lives(port), "{name:?} outlived its pod");
             assert!(spec.pod_uid.is_empty() || self.pod_lives(port), "{name:?} keeps a dead pod");
+            let attached = port.status.as_ref().map(|it| it.phase) == Some(PortPhase::Attached);
+            assert!(!attached || !spec.pod_uid.is_empty(), "{name:?} is attached to nobody");
             assert!(self.has_others(port), "{name:?} is there without its other interfaces");
         }
         for object in self.cluster.of_kind(Kind::Claim) {
