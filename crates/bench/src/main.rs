@@ -5,6 +5,7 @@
 //! same round, and the median is shown with its spread. This file wires, and nothing else.
 
 mod cni;
+mod control;
 mod curve;
 mod datapath;
 mod document;
@@ -53,7 +54,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "control"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -74,6 +75,8 @@ enum Part {
     Cni,
     /// The round trip, memory and the agent as networks grow
     Curve,
+    /// The controller: addresses a second, its start and its memory as clusters grow
+    Control,
 }
 
 fn main() -> Result<ExitCode> {
@@ -111,6 +114,7 @@ impl Run {
         match part {
             Part::Datapath => datapath::measure(rounds(31, 9)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
+            Part::Control => control::measure(&self.atoll, self.quick),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
         }
     }

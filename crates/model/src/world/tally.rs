@@ -3,7 +3,7 @@
 use atoll_api::{NetworkPhase, SubnetPhase};
 
 use super::World;
-use crate::intent::{Kind, Subnet};
+use crate::intent::{Kind, Network, Subnet};
 
 /// How much of everything there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ const SUBNET_PHASES: [SubnetPhase; 4] =
 impl World {
     /// How much of everything there is.
     pub fn tally(&self) -> Tally {
-        let networks: Vec<_> = self.networks.items().map(|network| network.phase()).collect();
+        let networks: Vec<_> = self.networks.items().map(Network::phase).collect();
         let subnets: Vec<_> = self.subnets.items().map(Subnet::phase).collect();
         let giving = |ipv4| self.subnets.items().filter(move |it| it.gives_family(ipv4));
         Tally {
