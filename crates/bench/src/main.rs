@@ -6,6 +6,7 @@
 
 mod api;
 mod cni;
+mod control;
 mod curve;
 mod datapath;
 mod dns;
@@ -58,7 +59,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "control", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -82,6 +83,8 @@ enum Part {
     Cni,
     /// The round trip, memory and the agent as networks grow
     Curve,
+    /// The controller: addresses a second, its start and its memory as clusters grow
+    Control,
     /// The resolver beside Debian's DNS servers
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
@@ -124,6 +127,7 @@ impl Run {
         match part {
             Part::Datapath => datapath::measure(rounds(31, 9)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
+            Part::Control => control::measure(&self.atoll, self.quick),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
             Part::Api => api::measure(rounds(3, 1)),

@@ -109,7 +109,8 @@ impl AgentNode {
     }
 }
 
-fn resident_bytes(status: &str) -> Option<u64> {
+/// The resident memory that the kernel tells of a process.
+pub(crate) fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
@@ -117,11 +118,7 @@ fn resident_bytes(status: &str) -> Option<u64> {
 /// Serves the API on the node's loopback for the agent and on the machine's for us. Gives our
 /// kubeconfig; the agent's lies beside it.
 fn serve_api(runtime: &Runtime, folder: &Path, node: &Namespace) -> Result<String> {
-    let server = ApiServer::open(&ApiConfig {
-        store: folder.join("store.redb"),
-        tls_dir: folder.join("tls"),
-        names: vec!["127.0.0.1".to_owned()],
-    })?;
+    let server = open_api(folder)?;
     let inside = node.run(|| TcpListener::bind("127.0.0.1:0"))?;
     let outside = TcpListener::bind("127.0.0.1:0")?;
     let kubeconfig = |listener: &TcpListener| -> Result<String> {
@@ -133,8 +130,26 @@ fn serve_api(runtime: &Runtime, folder: &Path, node: &Namespace) -> Result<Strin
     Ok(ours)
 }
 
+/// Serves the API at one place. Gives the kubeconfig, which also lies in the folder.
+pub(crate) fn serve(runtime: &Runtime, folder: &Path, listener: TcpListener) -> Result<String> {
+    let server = open_api(folder)?;
+    let kubeconfig = server.kubeconfig(&format!("https://{}", listener.local_addr()?));
+    std::fs::write(folder.join("kubeconfig"), &kubeconfig)?;
+    runtime.spawn(server.serve(vec![listener], std::future::pending()));
+    Ok(kubeconfig)
+}
+
+fn open_api(folder: &Path) -> Result<ApiServer> {
+    let config = ApiConfig {
+        store: folder.join("store.redb"),
+        tls_dir: folder.join("tls"),
+        names: vec!["127.0.0.1".to_owned()],
+    };
+    Ok(ApiServer::open(&config)?)
+}
+
 /// A client of the cluster that a kubeconfig names.
-async fn client(kubeconfig: &str) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     let parsed = Kubeconfig::from_yaml(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)

@@ -1,0 +1,236 @@
+//! The embedded API in this process, filled with tenants, and the real controller as a process.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use atoll_api::{Network, Port, Tenant};
+use futures::stream::{self, TryStreamExt};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ListParams, PostParams};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::metrics::Page;
+use crate::node::{client, resident_bytes, serve};
+use crate::pinned::Ended;
+
+/// How many requests are under way at once.
+const AT_ONCE: usize = 64;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// How long a controller must do nothing to be quiet: longer than anything is put off.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A cluster's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) tenants: usize,
+    /// Of each tenant.
+    pub(super) networks: usize,
+    /// Of each network.
+    pub(super) pods: usize,
+}
+
+impl Size {
+    pub(super) fn all_networks(self) -> usize {
+        self.tenants * self.networks
+    }
+
+    pub(super) fn all_pods(self) -> usize {
+        self.all_networks() * self.pods
+    }
+}
+
+/// The API and its objects. All of it ends with this value.
+pub(super) struct Plane {
+    folder: TempDir,
+    client: Client,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A controller at work.
+pub(super) struct Controller {
+    process: Ended,
+    metrics: SocketAddr,
+}
+
+impl Plane {
+    /// An empty cluster with our definitions.
+    pub(super) fn start() -> Result<Self> {
+        let folder = tempfile::tempdir().context("cannot make a folder")?;
+        let runtime = Runtime::new()?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let kubeconfig = serve(&runtime, folder.path(), listener)?;
+        let client = runtime.block_on(client(&kubeconfig))?;
+        let plane = Plane { folder, client, runtime: Some(runtime) };
+        let definitions = atoll_api::crds().into_iter().map(|it| json!(it)).collect();
+        plane.create(&plane.all::<CustomResourceDefinition>(), definitions)?;
+        Ok(plane)
+    }
+
+    /// Makes tenants, networks and pods.
+    pub(super) fn make(&self, size: Size) -> Result<()> {
+        let tenants: Vec<String> = (0..size.tenants).map(|number| format!("t-{number}")).collect();
+        let named = |name: &String| json!({"metadata": {"name": name}, "spec": {}});
+        self.create(&self.all::<Tenant>(), tenants.iter().map(named).collect())?;
+        let labelled = |name: &String| json!({"metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}});
+        self.create(&self.all::<Namespace>(), tenants.iter().map(labelled).collect())?;
+        let networks = tenants.iter().flat_map(|tenant| {
+            (0..size.networks).map(move |number| network(tenant, &format!("n-{number}")))
+        });
+        self.create(&self.all::<Network>(), networks.collect())?;
+        for (tenant, number) in
+            tenants.iter().flat_map(|tenant| (0..size.networks).map(move |it| (tenant, it)))
+        {
+            self.make_pods(tenant, &format!("n-{number}"), size.pods)?;
+        }
+        Ok(())
+    }
+
+    /// Makes pods in one network of a tenant.
+    pub(super) fn make_pods(&self, tenant: &str, network: &str, count: usize) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), tenant);
+        let pod = |_| {
+            json!({"metadata": {"generateName": format!("{network}-"),
+                                "labels": {"atoll.dev/network": network}},
+                   "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        };
+        self.create(&pods, (0..count).map(pod).collect())
+    }
+
+    /// The address of every port.
+    pub(super) fn addresses(&self) -> Result<Vec<String>> {
+        let ports =
+            self.block_on(async { Ok(self.all::<Port>().list(&ListParams::default()).await?) })?;
+        Ok(ports.into_iter().filter_map(|port| port.spec.ips.into_iter().next()).collect())
+    }
+
+    /// Starts a controller.
+    pub(super) fn controller(&self, atoll: &Path) -> Result<Controller> {
+        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(atoll)
+            .args(["controller", "--metrics-address", &metrics.to_string(), "--kubeconfig"])
+            .arg(self.folder.path().join("kubeconfig"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.folder.path().join("controller.log"))?)
+            .spawn()
+            .with_context(|| format!("cannot start {}; is it built?", atoll.display()))?;
+        Ok(Controller { process: Ended(process), metrics })
+    }
+
+    fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    fn create<K>(&self, api: &Api<K>, objects: Vec<Value>) -> Result<()>
+    where
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        let made = stream::iter(objects.into_iter().map(Ok)).try_for_each_concurrent(
+            AT_ONCE,
+            |object| async move {
+                let object: K = serde_json::from_value(object)?;
+                api.create(&PostParams::default(), &object).await?;
+                anyhow::Ok(())
+            },
+        );
+        self.block_on(made)
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(work),
+            None => bail!("the API has ended"),
+        }
+    }
+}
+
+impl Controller {
+    /// Waits until so many networks are Active.
+    pub(super) fn wait_for_networks(&self, count: usize) -> Result<()> {
+        self.wait_for("networks", |page| {
+            page.with_label("atoll_networks", "phase=\"active\"") >= Some(count as f64)
+        })
+    }
+
+    /// Waits until it has seen so many ports.
+    pub(super) fn wait_for_ports(&self, count: usize) -> Result<()> {
+        self.wait_for("ports", |page| {
+            page.with_label("atoll_objects", "kind=\"port\"") >= Some(count as f64)
+        })
+    }
+
+    /// Waits until everything was listed and nothing is left to do.
+    pub(super) fn wait_until_idle(&self, ports: usize) -> Result<()> {
+        self.wait_for("idleness", |page| {
+            let seen = page.with_label("atoll_objects", "kind=\"port\"");
+            seen == Some(ports as f64) && page.sum("atoll_queue_depth") == 0.0
+        })
+    }
+
+    fn wait_for(&self, what: &str, there: impl Fn(&Page) -> bool) -> Result<()> {
+        wait(what, || Ok(Page::read(self.metrics).is_ok_and(|page| there(&page))))
+    }
+
+    /// Waits until the controller has looked at nothing for a while.
+    pub(super) fn wait_until_quiet(&self) -> Result<()> {
+        let (mut since, mut last) = (Instant::now(), self.decisions()?);
+        wait("rest", || {
+            let now = self.decisions()?;
+            if now != last {
+                (since, last) = (Instant::now(), now);
+            }
+            Ok(since.elapsed() > QUIET)
+        })
+    }
+
+    /// How often it has looked at an object.
+    pub(super) fn decisions(&self) -> Result<f64> {
+        Ok(Page::read(self.metrics)?.sum("atoll_decisions_total"))
+    }
+
+    /// Its resident memory.
+    pub(super) fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.process.0.id());
+        let status = std::fs::read_to_string(path).context("cannot read the memory")?;
+        resident_bytes(&status).context("the kernel does not tell the controller's memory")
+    }
+}
+
+fn network(tenant: &str, name: &str) -> Value {
+    json!({"metadata": {"name": format!("{tenant}.{name}")},
+           "spec": {"tenant": tenant, "type": "vpc", "cidrs": ["10.0.0.0/16"]}})
+}
+
+fn wait(what: &str, mut there: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !there()? {
+        if start.elapsed() > PATIENCE {
+            bail!("{what} did not come within {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
