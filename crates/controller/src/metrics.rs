@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use atoll_model::intent::Kind;
-use atoll_model::{Action, Addresses, Key, Tally};
+use atoll_model::{Addresses, Key, Tally};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
@@ -27,7 +26,6 @@ const FORMAT: &str = "text/plain; version=0.0.4";
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     decisions: Mutex<BTreeMap<(Kind, Outcome), u64>>,
-    repaired: AtomicU64,
 }
 
 impl Counters {
@@ -37,21 +35,17 @@ impl Counters {
         *counts.entry((key.kind, outcome)).or_default() += 1;
     }
 
-    /// Counts what was done, where it repairs: a claim that is given back for its own sake was
-    /// held by nobody.
-    pub(crate) fn count_done(&self, key: &Key, action: &Action) {
-        let gives_back = matches!(action, Action::Delete(_) | Action::Release(..));
-        if key.kind == Kind::Claim && gives_back {
-            self.repaired.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Everything, as Prometheus reads it.
     pub(crate) fn text(&self, tally: &Tally, depth: usize, leading: bool) -> String {
         let mut page = Page::default();
         self.tell_decisions(&mut page);
         tell_objects(&mut page, tally);
         tell_addresses(&mut page, tally);
+        page.counter(
+            "atoll_leaks_repaired_total",
+            "Claims that nobody held any more and that were given back.",
+        );
+        page.value("atoll_leaks_repaired_total", &[], tally.repaired);
         page.gauge("atoll_waiting_pods", "Pods that wait for a network or an address.");
         page.value("atoll_waiting_pods", &[], tally.waiting_pods);
         page.gauge("atoll_queue_depth", "Objects that are looked at or wait for it.");
@@ -68,12 +62,6 @@ impl Counters {
             let labels = [("kind", label(kind)), ("outcome", label(outcome))];
             page.value("atoll_decisions_total", &labels, count);
         }
-        page.counter(
-            "atoll_leaks_repaired_total",
-            "Claims that nobody held any more and that were given back.",
-        );
-        let repaired = self.repaired.load(Ordering::Relaxed);
-        page.value("atoll_leaks_repaired_total", &[], repaired);
     }
 }
 
@@ -158,7 +146,6 @@ pub(crate) async fn serve(listener: TcpListener, desk: Arc<Desk>) {
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::Target;
     use atoll_model::intent::ObjectName;
 
     use super::*;
@@ -169,11 +156,9 @@ mod tests {
         let key = |kind| Key::new(kind, ObjectName::cluster("acme-secret"));
         counters.count(&key(Kind::Pod), Outcome::Acted);
         counters.count(&key(Kind::Pod), Outcome::Acted);
-        let target = Target { key: key(Kind::Claim), uid: "u".into(), revision: 1 };
-        counters.count_done(&key(Kind::Claim), &Action::Delete(target.clone()));
-        counters.count_done(&key(Kind::Port), &Action::Delete(target));
         let tally = Tally {
             exhausted_subnets: 3,
+            repaired: 1,
             ipv4: Addresses { used: 7, free: 9 },
             ..Tally::default()
         };

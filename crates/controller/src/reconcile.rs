@@ -224,7 +224,6 @@ async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Out
                 if !as_thought {
                     break;
                 }
-                desk.counters.count_done(key, action);
                 continue;
             }
             Ok(Err(error)) => error.to_string(),

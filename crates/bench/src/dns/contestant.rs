@@ -179,7 +179,8 @@ fn cpu_of(process: u32) -> Result<u64> {
     let mut sum = 0;
     for task in std::fs::read_dir(&tasks).with_context(|| format!("cannot read {tasks}"))? {
         let task = task?.path();
-        let times = std::fs::read_to_string(task.join("schedstat"))?;
+        // A thread may end between being listed and being looked at.
+        let Ok(times) = std::fs::read_to_string(task.join("schedstat")) else { continue };
         sum += times.split_whitespace().next().unwrap_or_default().parse::<u64>()?;
         let children = std::fs::read_to_string(task.join("children")).unwrap_or_default();
         for child in children.split_whitespace() {

@@ -165,25 +165,28 @@ fn a_port_made_beforehand_and_a_stateful_sets_port_bring_their_address_to_the_ne
         come_and_go(&lab, &pod(&name, node, &json!({}), &taken), "10.0.0.80");
     }
 
-    let template = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": []}});
-    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
-        "metadata": {"name": "db", "namespace": "acme"}, "spec": {"serviceName": "db",
-        "replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "template": template}});
-    lab.apply(&yaml(&[set])).good();
-    let get = ["get", "statefulset", "-n", "acme", "db", "-o", "jsonpath={.metadata.uid}"];
-    let uid = lab.kubectl(&get).good();
-    let address = come_up(&lab, &stateful_pod(&uid, "node1"));
-    go(&lab, "db-0");
-    come_and_go(&lab, &stateful_pod(&uid, "node2"), &address);
+    let address = roll_out(&lab, "node1");
+    assert_eq!(roll_out(&lab, "node2"), address, "the set's next pod, on another node");
+    assert_eq!(answer(&lab, "acme/client", &address).0, "acme/db-0");
     lab.kubectl(&["delete", "statefulset", "-n", "acme", "db"]).good();
     lab.kubectl(&["wait", "--for=delete", "port/db-0.eth0", "-n", "acme", "--timeout=60s"]).good();
 }
 
-fn stateful_pod(uid: &str, node: &str) -> Value {
-    let mut db = pod("acme/db-0", node, &json!({"app": "db"}), &json!({}));
-    db["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet",
-        "name": "db", "uid": uid, "controller": true}]);
-    db
+/// Has a StatefulSet run its one pod on a node; gives the pod's address.
+fn roll_out(lab: &Lab, node: &str) -> String {
+    let mut template = pod("acme/db", node, &json!({"app": "db"}), &json!({}));
+    template["metadata"] = json!({"labels": {"app": "db"}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": "acme"}, "spec": {"serviceName": "db",
+        "replicas": 1, "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": template["metadata"], "spec": template["spec"]}}});
+    lab.apply(&yaml(&[set])).good();
+    lab.kubectl(&["rollout", "status", "statefulset/db", "-n", "acme", "--timeout=60s"]).good();
+    let path = "jsonpath={.spec.nodeName} {.status.podIP}";
+    let found = lab.kubectl(&["get", "pod", "-n", "acme", "db-0", "-o", path]).good();
+    let (on, address) = found.split_once(' ').unwrap();
+    assert_eq!(on, node);
+    address.to_owned()
 }
 
 /// Starts a pod that must have this address and be reached there, and ends it.

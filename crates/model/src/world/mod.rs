@@ -173,11 +173,6 @@ impl World {
         }
     }
 
-    /// How many claims that nobody held any more this controller has seen given back.
-    pub fn repaired(&self) -> u64 {
-        self.repaired
-    }
-
     /// A claim is gone: if it had been without a holder for long, that was a repair.
     pub(crate) fn note_repair(&mut self, claim: &ObjectName, now: Moment) {
         let stray = self.stray_since.remove(claim);

@@ -22,6 +22,8 @@ pub struct Tally {
     pub ipv6: Addresses,
     /// Pods that wait for a network or an address.
     pub waiting_pods: usize,
+    /// Claims that nobody held any more and that this controller has seen given back.
+    pub repaired: u64,
 }
 
 /// Addresses by what is with them.
@@ -58,6 +60,7 @@ impl World {
             ipv4: addresses(giving(true)),
             ipv6: addresses(giving(false)),
             waiting_pods: self.indexes.waits.len(),
+            repaired: self.repaired,
         }
     }
 

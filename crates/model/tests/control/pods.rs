@@ -245,7 +245,7 @@ fn a_hundred_pods_that_came_and_went_leave_no_port_and_no_claim() {
     }
     assert_eq!(scene.cluster.of_kind(Kind::Port).len(), 0);
     assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 2, "those of the network stay");
-    assert_eq!(scene.controller.world.repaired(), 0, "nothing had to be repaired");
+    assert_eq!(scene.controller.world.tally().repaired, 0, "nothing had to be repaired");
 }
 
 #[test]
@@ -356,10 +356,10 @@ fn a_claim_whose_holder_is_gone_is_given_back_after_a_while_and_that_is_reported
         atoll_types::NetAddr::new(atoll_types::NetworkId::MIN, "10.0.0.9".parse().unwrap());
     scene.create(Object::Claim(Thing::Address(address).claimed_by(holder)));
     assert!(scene.exists(Kind::Claim, "address.1.10.0.0.9"));
-    assert_eq!(scene.controller.world.repaired(), 0);
+    assert_eq!(scene.controller.world.tally().repaired, 0);
     scene.controller.wait(&mut scene.cluster, Duration::from_secs(31));
     assert!(!scene.exists(Kind::Claim, "address.1.10.0.0.9"));
-    assert_eq!(scene.controller.world.repaired(), 1);
+    assert_eq!(scene.controller.world.tally().repaired, 1);
     let said = scene.said_of(&key(Kind::Claim, "address.1.10.0.0.9"));
     assert_eq!(said, ["address.1.10.0.0.9 was given back: port shop/x.eth0 has it no more"]);
 }
