@@ -24,6 +24,9 @@ use crate::tenant::{Installed, Shared, Tenant};
 pub enum Event {
     /// A namespace of a tenant, with its labels.
     Namespace(Label, String, Option<Labels>),
+    /// A namespace of a tenant is being deleted. Its policies are deleted in no order with its pods,
+    /// so they stay in force until the namespace itself went.
+    Ending(Label, String),
     /// A pod of a tenant.
     Pod(Label, PodRef, Option<Pod>),
     /// A node of the cluster.
@@ -80,6 +83,8 @@ pub struct Compiler {
     tenant_numbers: Numbers<Label>,
     cluster: BTreeMap<PolicyKey, Installed>,
     read: BTreeMap<PolicyKey, Read>,
+    /// Namespaces that are being deleted, with the policies that stay until they are gone.
+    ending: BTreeMap<(Label, String), BTreeSet<PolicyKey>>,
     shared: Shared,
     revision: u64,
 }
@@ -94,12 +99,20 @@ impl Compiler {
     pub fn apply(&mut self, event: Event) -> Changes {
         match event {
             Event::Namespace(tenant, name, labels) => {
+                let gone = labels.is_none();
                 self.with(&tenant, |tenant, shared| tenant.set_namespace(shared, &name, labels));
+                if gone {
+                    self.namespace_gone(tenant, name);
+                }
+            }
+            Event::Ending(tenant, name) => {
+                self.ending.entry((tenant, name)).or_default();
             }
             Event::Pod(tenant, name, pod) => {
                 self.with(&tenant, |tenant, shared| tenant.set_pod(shared, &name, pod.as_ref()));
             }
             Event::Node(name, node) => self.set_node(&name, node.as_ref()),
+            Event::Policy(key, None) if self.stays(&key) => {}
             Event::Policy(key, read) => self.set_policy(&key, read.map(|read| *read)),
         }
         self.settle()
@@ -228,7 +241,24 @@ impl Compiler {
         }
     }
 
+    /// Whether a deleted policy stays in force for now, because its namespace is being deleted.
+    fn stays(&mut self, key: &PolicyKey) -> bool {
+        let home = key.tenant.clone().zip(key.namespace.clone());
+        let staying = home.and_then(|home| self.ending.get_mut(&home));
+        staying.map(|staying| staying.insert(key.clone())).is_some()
+    }
+
+    fn namespace_gone(&mut self, tenant: Label, name: String) {
+        let staying = self.ending.remove(&(tenant, name)).unwrap_or_default();
+        for key in staying {
+            self.set_policy(&key, None);
+        }
+    }
+
     fn set_policy(&mut self, key: &PolicyKey, read: Option<Read>) {
+        if read.is_some() {
+            self.ending.values_mut().for_each(|staying| drop(staying.take(key)));
+        }
         let same = |old: &Read| read.as_ref().is_some_and(|new| new.policy == old.policy);
         let unchanged = self.read.get(key).is_some_and(same);
         let policy = read.as_ref().map(|read| read.policy.clone());

@@ -206,6 +206,16 @@ impl Policy {
     }
 }
 
+impl Rule {
+    /// The names by which it calls ports.
+    pub(crate) fn port_names(&self) -> impl Iterator<Item = &String> {
+        self.ports.iter().flatten().filter_map(|port| match port {
+            PortMatch::Named(_, name) => Some(name),
+            PortMatch::Numbers(..) => None,
+        })
+    }
+}
+
 impl Peer {
     fn ranges(&self) -> Vec<Cidr> {
         match self {

@@ -14,7 +14,6 @@ use crate::facts::NamedPort;
 use crate::identity::Test;
 use crate::numbers::Numbers;
 use crate::policy::{Action, Direction, Policy, Rule, Tier};
-use crate::ports::PortMatch;
 use crate::tables::{PeerKey, PortKey, RuleName, Tables};
 
 /// What makes two sets the same.
@@ -87,15 +86,8 @@ pub(crate) struct Ink {
 fn tests_of(rule: &Rule, direction: Direction) -> (Option<Vec<Test>>, Vec<Test>) {
     let peers = rule.peers.as_ref().map(|peers| peers.iter().map(Test::from).collect());
     let by_name = peers.is_none() && direction == Direction::Egress;
-    let named = names_of(rule).filter(|_| by_name).map(Test::PortName);
+    let named = rule.port_names().filter(|_| by_name).cloned().map(Test::PortName);
     (peers, named.collect())
-}
-
-fn names_of(rule: &Rule) -> impl Iterator<Item = String> + '_ {
-    rule.ports.iter().flatten().filter_map(|port| match port {
-        PortMatch::Named(_, name) => Some(name.clone()),
-        PortMatch::Numbers(..) => None,
-    })
 }
 
 impl RuleSet {
@@ -131,7 +123,7 @@ impl RuleSet {
                 peers.map(|peers| peers.iter().map(&mut *number).collect());
             self.tests.extend(by_name.iter().map(&mut *number));
             self.tests.extend(peers.iter().flatten());
-            self.port_names.extend(names_of(rule));
+            self.port_names.extend(rule.port_names().cloned());
             self.rulings.push(ruling(policy, direction, Some(rule)));
             tests.push(peers);
         }
@@ -144,11 +136,11 @@ impl RuleSet {
         ink.tables.peers.put(PeerKey { set, identity: 0 }, other);
     }
 
-    /// Writes the row of an identity. One that is like everybody's needs none.
+    /// Writes the row of an identity, once: when the set or the identity begins. One that is like
+    /// everybody's needs none.
     pub(crate) fn write(&mut self, set: u32, identity: u32, other: OtherEnd<'_>, ink: &mut Ink) {
         let pattern = self.pattern(other);
         let column = self.hold(pattern.clone(), ink);
-        self.erase(set, identity, ink);
         let like_others = self.patterns.get(&Pattern::default()).map(|painted| painted.column);
         if like_others == Some(column) {
             self.release(&pattern, ink);

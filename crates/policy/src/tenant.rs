@@ -13,8 +13,7 @@ use atoll_types::{Cidr, Label, NetAddr, NetworkId, PodRef};
 use crate::facts::{Interface, Labels, NamedPort, Node, Pod};
 use crate::identity::{Identity, Profile, Test, Who};
 use crate::numbers::Numbers;
-use crate::policy::{Direction, Namespaces, Policy, PolicyKey, Subject, Tier};
-use crate::ports::PortMatch;
+use crate::policy::{Direction, Namespaces, Policy, PolicyKey, Rule, Subject, Tier};
 use crate::ranges::Ranges;
 use crate::sets::{Ink, OtherEnd, RuleSet, SetKey};
 use crate::tables::{IdentityEntry, OutsideKey};
@@ -295,11 +294,13 @@ impl Tenant {
         let node = shared.nodes.values().find(|node| node.ips.contains(&ip));
         match node.filter(|_| self.policies_on_nodes > 0 && range.size() == 1) {
             Some(node) => Some(self.seen(Who::Node(node.labels.clone()), ip)),
-            None if self.named_ranges.contains(&range) => {
-                Some(self.seen(Who::Outside, ip).within(range))
-            }
+            None if self.named_ranges.contains(&range) => Some(self.outside_within(range)),
             None => None,
         }
+    }
+
+    fn outside_within(&self, range: Cidr) -> Identity {
+        Identity { tenant: self.name.clone(), who: Who::Outside, range: Some(range) }
     }
 
     fn hold_ranges(&mut self, shared: &mut Shared, policy: &Policy) {
@@ -621,12 +622,6 @@ impl Tenant {
     }
 }
 
-impl Identity {
-    fn within(self, range: Cidr) -> Self {
-        Identity { range: Some(range), ..self }
-    }
-}
-
 fn addresses_of(pod: &Pod) -> Vec<NetAddr> {
     let interfaces = pod.interfaces.iter().filter(|_| !pod.host_network);
     interfaces.flat_map(Interface::addresses).collect()
@@ -667,13 +662,7 @@ fn named(subject: &Subject) -> Option<String> {
 /// The ports of a pod that the ingress rules of its policies call by name.
 fn names_asked(policies: &[Arc<Policy>], ports: &BTreeSet<NamedPort>) -> BTreeSet<NamedPort> {
     let rules = policies.iter().flat_map(|policy| policy.ingress.iter().flatten());
-    let asked: BTreeSet<&String> = rules
-        .flat_map(|rule| rule.ports.iter().flatten())
-        .filter_map(|port| match port {
-            PortMatch::Named(_, name) => Some(name),
-            PortMatch::Numbers(..) => None,
-        })
-        .collect();
+    let asked: BTreeSet<&String> = rules.flat_map(Rule::port_names).collect();
     ports.iter().filter(|port| asked.contains(&port.name)).cloned().collect()
 }
 
