@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_plan::Resolver;
 use atoll_types::NetworkId;
+use atoll_zones::{Service, Slice};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -31,18 +33,43 @@ pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
     /// Ports of this node, and the network of each.
-    OwnPorts(Delta<PortKey, NetworkId>),
+    OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, Tenancy>),
+    /// Services of a namespace whose network is present here.
+    Services(Quarter, Delta<String, Service>),
+    /// EndpointSlices of such a namespace.
+    Slices(Quarter, Delta<String, Slice>),
+}
+
+/// A namespace as a part of a network. One that moves to another network is another.
+pub(crate) type Quarter = (NetworkId, String);
+
+/// A network that a port is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// Its number.
+    pub(crate) network: NetworkId,
+    /// Its object name.
+    pub(crate) name: String,
+}
+
+/// What of the cluster concerns this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// The networks that are present here, each with the namespaces whose services are in it.
+    pub(crate) networks: BTreeMap<NetworkId, BTreeSet<String>>,
+    /// Whether all namespaces have been seen.
+    pub(crate) is_whole: bool,
 }
 
 /// Whose pods a namespace has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tenancy {
-    /// A tenant's.
-    Tenant,
+    /// A tenant's; its services are in this network, by object name.
+    Tenant(String),
     /// No tenant's: they are none of our business.
     Nobody,
 }
@@ -54,9 +81,11 @@ type Listed<K, V> = Option<BTreeMap<K, V>>;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     nodes: Listed<String, IpAddr>,
-    own_ports: Listed<PortKey, NetworkId>,
+    own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
     namespaces: Listed<String, Tenancy>,
+    /// The namespaces of each network, by its object name.
+    quarters: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Seen {
@@ -68,27 +97,34 @@ impl Seen {
                 absorb(&mut self.own_ports, delta);
                 self.follow_own_ports();
             }
-            Change::Namespaces(delta) => absorb(&mut self.namespaces, delta),
+            Change::Namespaces(delta) => {
+                absorb(&mut self.namespaces, delta);
+                self.quarters = quarters(self.namespaces.iter().flatten());
+            }
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
                 }
             }
+            Change::Services(..) | Change::Slices(..) => {}
         }
     }
 
     fn follow_own_ports(&mut self) {
         let present: BTreeSet<NetworkId> =
-            self.own_ports.iter().flat_map(BTreeMap::values).copied().collect();
+            self.own_ports.iter().flat_map(BTreeMap::values).map(|own| own.network).collect();
         self.networks.retain(|network, _| present.contains(network));
         for network in present {
             self.networks.entry(network).or_default();
         }
     }
 
-    /// The networks whose ports must be watched.
-    pub(crate) fn present_networks(&self) -> BTreeSet<NetworkId> {
-        self.networks.keys().copied().collect()
+    /// The networks whose ports must be watched, and the namespaces whose services must be.
+    pub(crate) fn scope(&self) -> Scope {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let namespaces = |name: &String| self.quarters.get(name).cloned().unwrap_or_default();
+        let networks = own.map(|own| (own.network, namespaces(&own.name)));
+        Scope { networks: networks.collect(), is_whole: self.namespaces.is_some() }
     }
 
     /// Whether everything has been listed once.
@@ -135,6 +171,7 @@ impl Seen {
         node: &'a str,
         pod_mtu: u32,
         attachments: impl Iterator<Item = &'a Attachment>,
+        cluster_dns: Resolver,
     ) -> NodeView<'a> {
         let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
         NodeView {
@@ -143,8 +180,21 @@ impl Seen {
             nodes: nodes.collect(),
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
+            cluster_dns,
         }
     }
+}
+
+fn quarters<'a>(
+    namespaces: impl Iterator<Item = (&'a String, &'a Tenancy)>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let mut quarters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (namespace, tenancy) in namespaces {
+        if let Tenancy::Tenant(network) = tenancy {
+            quarters.entry(network.clone()).or_default().insert(namespace.clone());
+        }
+    }
+    quarters
 }
 
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
