@@ -22,7 +22,7 @@ use atoll_zones::Settings;
 
 use self::views::{Update, Views};
 use crate::config::NamesConfig;
-use crate::seen::{Change, Scope};
+use crate::seen::{Change, Scope, Seen};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
 const TTL: u32 = 5;
@@ -78,8 +78,8 @@ impl Names {
     }
 
     /// Keeps names of exactly these networks and namespaces.
-    pub(crate) fn follow(&mut self, scope: &Scope) {
-        self.views.follow(scope);
+    pub(crate) fn follow(&mut self, scope: &Scope, seen: &Seen) {
+        self.views.follow(scope, seen);
     }
 
     /// Takes in what a change says of names.
@@ -116,8 +116,8 @@ impl Names {
 
     fn asker(&self, occupant: &Occupant) -> Option<Asker> {
         let tenant = occupant.network_name.split('.').next()?;
-        self.views.is_published(occupant.network).then(|| Asker {
-            network: occupant.network,
+        Some(Asker {
+            network: self.views.published(&occupant.network_name)?,
             pod: PodId(self.numbers.hash_one(&occupant.pod_uid)),
             tenant: TenantId(self.numbers.hash_one(tenant)),
         })
@@ -148,7 +148,7 @@ mod tests {
     use atoll_zones::{Backing, DomainName, Service, ServiceKey};
 
     use super::*;
-    use crate::seen::Delta;
+    use crate::seen::{Delta, Presence};
 
     fn network(number: u32) -> NetworkId {
         number.try_into().unwrap()
@@ -167,22 +167,25 @@ mod tests {
         Names::start_at(&config(), vec![anywhere]).await.unwrap()
     }
 
-    fn occupant(number: u32, tenant: &str, pod: &str) -> Occupant {
-        Occupant {
-            network: network(number),
-            network_name: format!("{tenant}.default"),
-            pod_uid: pod.to_owned(),
-        }
+    fn occupant(tenant: &str, pod: &str) -> Occupant {
+        Occupant { network_name: format!("{tenant}.default"), pod_uid: pod.to_owned() }
     }
 
+    /// Two networks with one number, as open networks of two tenants have.
     fn scope() -> Scope {
-        Scope { networks: [(network(1), ["shop".to_owned()].into())].into(), is_whole: true }
+        let acme = Presence { id: network(1), namespaces: ["shop".to_owned()].into() };
+        let globex = Presence { id: network(1), namespaces: [].into() };
+        let networks = [("acme.default".to_owned(), acme), ("globex.default".to_owned(), globex)];
+        Scope { networks: networks.into(), is_whole: true }
+    }
+
+    fn shop() -> (String, String) {
+        ("acme.default".into(), "shop".into())
     }
 
     fn see_ports_and_slices(names: &mut Names) {
         names.absorb(&Change::NetworkPorts(network(1), Delta::All(BTreeMap::new())));
-        let shop = (network(1), "shop".to_owned());
-        names.absorb(&Change::Slices(shop, Delta::All(BTreeMap::new())));
+        names.absorb(&Change::Slices(shop(), Delta::All(BTreeMap::new())));
     }
 
     fn see_services(names: &mut Names) {
@@ -190,8 +193,7 @@ mod tests {
         let key = ServiceKey { namespace: label("shop"), name: label("web") };
         let backing = Backing::Vip { addresses: vec![[10, 96, 0, 9].into()], ports: vec![] };
         let services = [("web".to_owned(), Service { key, backing })];
-        let shop = (network(1), "shop".to_owned());
-        names.absorb(&Change::Services(shop, Delta::All(services.into())));
+        names.absorb(&Change::Services(shop(), Delta::All(services.into())));
     }
 
     #[tokio::test]
@@ -199,8 +201,8 @@ mod tests {
         let mut names = names().await;
         let host_side = HostInterface::for_attachment("sandbox", "eth0");
         let interfaces = [(7, host_side.clone())].into();
-        let occupants = [(host_side, occupant(1, "acme", "web"))].into();
-        names.follow(&scope());
+        let occupants = [(host_side, occupant("acme", "web"))].into();
+        names.follow(&scope(), &Seen::default());
         see_ports_and_slices(&mut names);
         names.publish();
         names.know(&interfaces, &occupants);
@@ -208,18 +210,19 @@ mod tests {
         see_services(&mut names);
         names.publish();
         names.know(&interfaces, &occupants);
-        assert_eq!(names.known.load()[&7].network, network(1));
+        let published = names.views.published("acme.default");
+        assert_eq!(Some(names.known.load()[&7].network), published);
     }
 
     #[tokio::test]
     async fn an_interface_that_is_nobodys_or_not_in_the_kernel_is_no_asker() {
         let mut names = names().await;
-        names.follow(&scope());
+        names.follow(&scope(), &Seen::default());
         see_ports_and_slices(&mut names);
         see_services(&mut names);
         names.publish();
         let [one, other] = ["one", "other"].map(|it| HostInterface::for_attachment(it, "eth0"));
-        let occupants = [(one.clone(), occupant(1, "acme", "web"))].into();
+        let occupants = [(one.clone(), occupant("acme", "web"))].into();
         names.know(&[(7, other)].into(), &occupants);
         assert!(names.known.load().is_empty());
         names.know(&[(7, one)].into(), &occupants);
@@ -229,16 +232,18 @@ mod tests {
     #[tokio::test]
     async fn interfaces_of_one_pod_and_pods_of_one_tenant_share_their_limits() {
         let mut names = names().await;
-        names.follow(&scope());
+        names.follow(&scope(), &Seen::default());
         see_ports_and_slices(&mut names);
         see_services(&mut names);
         names.publish();
         let asker = |occupant: Occupant| names.asker(&occupant).unwrap();
-        let [web, db] = ["web", "db"].map(|pod| asker(occupant(1, "acme", pod)));
-        assert_eq!(web, asker(occupant(1, "acme", "web")));
+        let [web, db] = ["web", "db"].map(|pod| asker(occupant("acme", pod)));
+        assert_eq!(web, asker(occupant("acme", "web")));
         assert_eq!(web.tenant, db.tenant);
         assert_ne!(web.pod, db.pod);
-        assert_ne!(web.tenant, asker(occupant(1, "globex", "web")).tenant);
+        let stranger = asker(occupant("globex", "web"));
+        assert_ne!(web.tenant, stranger.tenant);
+        assert_ne!(web.network, stranger.network, "one number, and names of their own");
     }
 
     #[test]

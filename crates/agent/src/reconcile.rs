@@ -160,12 +160,14 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     }
 
     fn follow_scope(&mut self) {
-        let mut scope = self.seen.scope();
+        let scope = self.seen.scope();
         match &mut self.names {
-            Some(names) => names.follow(&scope),
-            None => scope.networks.values_mut().for_each(|namespaces| namespaces.clear()),
+            Some(names) => {
+                names.follow(&scope, &self.seen);
+                (self.follow)(&scope);
+            }
+            None => (self.follow)(&scope.without_namespaces()),
         }
-        (self.follow)(&scope);
     }
 
     async fn on_look_again(&mut self) {

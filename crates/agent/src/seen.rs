@@ -28,7 +28,6 @@ pub(crate) enum Delta<K, V> {
 
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one is moved once, from its watch to the actor")]
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
@@ -44,8 +43,9 @@ pub(crate) enum Change {
     Slices(Quarter, Delta<String, Slice>),
 }
 
-/// A namespace as a part of a network. One that moves to another network is another.
-pub(crate) type Quarter = (NetworkId, String);
+/// A namespace as a part of a network, by the names of both. One that moves to another network is
+/// another.
+pub(crate) type Quarter = (String, String);
 
 /// A network that a port is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +59,36 @@ pub(crate) struct Joined {
 /// What of the cluster concerns this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// The networks that are present here, each with the namespaces whose services are in it.
-    pub(crate) networks: BTreeMap<NetworkId, BTreeSet<String>>,
+    /// The networks that are present here, by object name.
+    pub(crate) networks: BTreeMap<String, Presence>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
+}
+
+impl Scope {
+    /// All namespaces of all networks.
+    pub(crate) fn quarters(&self) -> BTreeSet<Quarter> {
+        let of = |(name, presence): (&String, &Presence)| {
+            let namespaces = presence.namespaces.iter();
+            namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
+        };
+        self.networks.iter().flat_map(of).collect()
+    }
+
+    /// The networks alone, without what names need.
+    pub(crate) fn without_namespaces(mut self) -> Self {
+        self.networks.values_mut().for_each(|presence| presence.namespaces.clear());
+        self
+    }
+}
+
+/// A network that is present on this node. Others may have the same number: those of one VPC do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Presence {
+    /// Its number.
+    pub(crate) id: NetworkId,
+    /// The namespaces whose services are in it.
+    pub(crate) namespaces: BTreeSet<String>,
 }
 
 /// Whose pods a namespace has.
@@ -122,9 +148,15 @@ impl Seen {
     /// The networks whose ports must be watched, and the namespaces whose services must be.
     pub(crate) fn scope(&self) -> Scope {
         let own = self.own_ports.iter().flat_map(BTreeMap::values);
-        let namespaces = |name: &String| self.quarters.get(name).cloned().unwrap_or_default();
-        let networks = own.map(|own| (own.network, namespaces(&own.name)));
-        Scope { networks: networks.collect(), is_whole: self.namespaces.is_some() }
+        let networks: BTreeMap<_, _> = own.map(|own| (&own.name, own.network)).collect();
+        let presence = |(name, id): (&String, NetworkId)| {
+            let namespaces = self.quarters.get(name).cloned().unwrap_or_default();
+            (name.clone(), Presence { id, namespaces })
+        };
+        Scope {
+            networks: networks.into_iter().map(presence).collect(),
+            is_whole: self.namespaces.is_some(),
+        }
     }
 
     /// Whether everything has been listed once.
@@ -138,6 +170,11 @@ impl Seen {
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
         let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
         known == Some(&Tenancy::Nobody)
+    }
+
+    /// The ports with this network number, once they were listed.
+    pub(crate) fn ports_of(&self, network: NetworkId) -> Option<&BTreeMap<PortKey, PlacedPort>> {
+        self.networks.get(&network)?.as_ref()
     }
 
     /// Every port of every network on this node.

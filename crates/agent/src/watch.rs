@@ -95,12 +95,8 @@ impl Watches {
 
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
-        let quarters = |(network, namespaces): (&NetworkId, &BTreeSet<String>)| {
-            let network = *network;
-            namespaces.iter().map(move |namespace| (network, namespace.clone())).collect::<Vec<_>>()
-        };
-        let quarters: BTreeSet<Quarter> = scope.networks.iter().flat_map(quarters).collect();
-        let networks = scope.networks.keys().copied().collect();
+        let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let quarters = scope.quarters();
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));

@@ -114,7 +114,9 @@ impl Agent {
             AttachmentStore::open(state.path()).unwrap(),
             None,
             move |scope: &Scope| {
-                sink.lock().unwrap().push(scope.networks.keys().copied().collect());
+                sink.lock()
+                    .unwrap()
+                    .push(scope.networks.values().map(|presence| presence.id).collect());
             },
             unbounded_channel().0,
             Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },

@@ -71,9 +71,7 @@ pub struct Compiled {
 /// The pod behind an interface, as the agent needs to know it when the pod asks for names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupant {
-    /// The network of the pod's first interface, whichever this one is.
-    pub network: NetworkId,
-    /// The object name of that network.
+    /// The network of the pod's first interface, whichever this one is, by object name.
     pub network_name: String,
     /// The pod's UID.
     pub pod_uid: String,
@@ -203,11 +201,7 @@ fn place_port(
 
 fn occupant(pod: &Attached<'_>) -> Occupant {
     let first = pod.first;
-    Occupant {
-        network: first.network,
-        network_name: first.network_name.clone(),
-        pod_uid: first.pod_uid.clone(),
-    }
+    Occupant { network_name: first.network_name.clone(), pod_uid: first.pod_uid.clone() }
 }
 
 fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {
@@ -427,7 +421,6 @@ mod tests {
         assert_eq!(occupants.len(), 2);
         for port in &ports {
             let occupant = &occupants[&asked.host_interface(port)];
-            assert_eq!(occupant.network, ports[0].network);
             assert_eq!(occupant.network_name, "tenant-1.default");
             assert_eq!(occupant.pod_uid, ports[0].pod_uid);
         }
