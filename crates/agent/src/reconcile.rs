@@ -133,17 +133,23 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     }
 
     async fn on_changes(&mut self, first: Change, more: &mut Receiver<Change>) {
+        let mut concerns_kernel = first.concerns_kernel();
         self.take_in(first);
         for _ in 1..BATCH {
             let Ok(change) = more.try_recv() else { break };
+            concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
         self.complete |= self.seen.is_complete();
         if let Some(names) = &mut self.names {
             names.publish();
         }
-        self.pass().await;
-        self.serve_waiting().await;
+        if concerns_kernel {
+            self.pass().await;
+            self.serve_waiting().await;
+        } else if !self.introduce_pods() {
+            self.plan_retry(false);
+        }
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network

@@ -43,6 +43,13 @@ pub(crate) enum Change {
     Slices(Quarter, Delta<String, Slice>),
 }
 
+impl Change {
+    /// Whether it can change what the kernel must look like, and not just what names mean.
+    pub(crate) fn concerns_kernel(&self) -> bool {
+        !matches!(self, Change::Services(..) | Change::Slices(..))
+    }
+}
+
 /// A namespace as a part of a network, by the names of both. One that moves to another network is
 /// another.
 pub(crate) type Quarter = (String, String);

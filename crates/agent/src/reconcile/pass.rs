@@ -34,7 +34,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     }
 
     /// Tells the resolver who is behind the interfaces that the kernel has.
-    fn introduce_pods(&self) -> bool {
+    pub(super) fn introduce_pods(&self) -> bool {
         let Some(names) = &self.names else { return true };
         match self.kernel.askers() {
             Ok(interfaces) => names.know(&interfaces, &self.occupants),
@@ -64,7 +64,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     }
 
     /// What failed is tried again, later each time.
-    fn plan_retry(&mut self, succeeded: bool) {
+    pub(super) fn plan_retry(&mut self, succeeded: bool) {
         if succeeded {
             self.failures = 0;
             return;

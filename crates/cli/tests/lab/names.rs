@@ -134,6 +134,47 @@ fn pods_of_a_stateful_set_have_names_and_their_addresses_point_back_in_each_tena
     }
 }
 
+/// Network `b` of acme with namespace `back`, and a pod of namespace `acme` that is in both.
+fn second_network() -> String {
+    let app = json!({"app": "both"});
+    let mut both = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "both", "namespace": "acme", "labels": app,
+                     "annotations": {"atoll.dev/extra-networks": "b"}},
+        "spec": pod_spec(&json!({}))});
+    let mut alone = both.clone();
+    alone["metadata"] = json!({"name": "web", "namespace": "back"});
+    both["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "node2"});
+    let labels = json!({"atoll.dev/tenant": "acme", "atoll.dev/network": "b"});
+    let documents = [
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network",
+               "metadata": {"name": "acme.b"},
+               "spec": {"tenant": "acme", "type": "vpc", "cidrs": ["10.1.0.0/16"]}}),
+        json!({"apiVersion": "v1", "kind": "Namespace",
+               "metadata": {"name": "back", "labels": labels}}),
+        service("back", "hidden", &json!({"clusterIP": "10.96.1.8"})),
+        service("acme", "both", &json!({"clusterIP": "None", "selector": app})),
+        both,
+        alone,
+    ];
+    documents.iter().map(|document| format!("---\n{document}\n")).collect()
+}
+
+#[test]
+fn a_pod_in_two_networks_asks_the_view_of_its_first_and_is_found_there_at_its_address_there() {
+    let lab = lab_with_both_tenants();
+    lab.apply(&second_network()).good();
+    lab.wait_for_pods();
+    let ask = |pod: &str| {
+        let dig = ["dig", "+nocookie", "hidden.back.svc.cluster.local"];
+        lab.exec(pod, &dig).good()
+    };
+    await_condition(|| ask("back/web").contains("10.96.1.8")).expect("its own network knows it");
+    for pod in ["acme/both", "acme/web"] {
+        assert!(ask(pod).contains("status: NXDOMAIN"), "{pod}");
+    }
+    eventually(&lab, "acme", &["both"], &[&pod_ip(&lab, "acme/both")]);
+}
+
 #[test]
 fn what_changes_is_answered_anew_in_its_own_tenant_alone() {
     let lab = lab_with_both_tenants();
