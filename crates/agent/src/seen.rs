@@ -251,3 +251,68 @@ fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
         (Delta::Put(..) | Delta::Gone(_), None) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> NetworkId {
+        1.try_into().unwrap()
+    }
+
+    fn own_port(pod: &str, network: &str) -> (PortKey, Joined) {
+        (("acme".into(), pod.into()), Joined { network: id(), name: network.into() })
+    }
+
+    /// Ports of two networks of one VPC, and namespaces of three networks and of nobody.
+    fn seen() -> Seen {
+        let mut seen = Seen::default();
+        let own = [own_port("web", "acme.default"), own_port("db", "acme.data")];
+        seen.absorb(Change::OwnPorts(Delta::All(own.into())));
+        let tenants = [
+            ("shop", "acme.default"),
+            ("front", "acme.default"),
+            ("back", "acme.data"),
+            ("far", "globex.default"),
+        ];
+        let tenants = tenants.map(|(name, network)| (name, Tenancy::Tenant(network.into())));
+        let all = tenants.into_iter().chain([("kube-system", Tenancy::Nobody)]);
+        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy)).collect();
+        seen.absorb(Change::Namespaces(Delta::All(all)));
+        seen
+    }
+
+    fn quarters(scope: &Scope) -> Vec<String> {
+        let quarters = scope.quarters();
+        quarters.iter().map(|(network, namespace)| format!("{network}/{namespace}")).collect()
+    }
+
+    #[test]
+    fn a_node_follows_the_namespaces_of_the_networks_it_has_and_no_others() {
+        let mut seen = seen();
+        let scope = seen.scope();
+        let all = ["acme.data/back", "acme.default/front", "acme.default/shop"];
+        assert_eq!(quarters(&scope), all);
+        assert_eq!(quarters(&scope.without_namespaces()), Vec::<String>::new());
+        seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
+        assert_eq!(quarters(&seen.scope()), all[1..]);
+    }
+
+    #[test]
+    fn a_namespace_that_moves_to_another_network_is_followed_there() {
+        let mut seen = seen();
+        let moved = Tenancy::Tenant("acme.data".into());
+        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
+        let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
+        assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    #[test]
+    fn a_scope_is_whole_once_the_namespaces_were_listed() {
+        let mut unlisted = Seen::default();
+        let own = [own_port("web", "acme.default")];
+        unlisted.absorb(Change::OwnPorts(Delta::All(own.into())));
+        assert!(!unlisted.scope().is_whole);
+        assert!(seen().scope().is_whole);
+    }
+}
