@@ -1,7 +1,9 @@
 //! What the agent can be told.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+
+use atoll_zones::DomainName;
 
 use crate::plugin::PluginPlaces;
 
@@ -37,4 +39,47 @@ pub struct AgentConfig {
     /// Where to put the CNI plugin.
     #[command(flatten)]
     pub plugin: PluginPlaces,
+
+    /// The names that pods ask for.
+    #[command(flatten)]
+    pub names: NamesConfig,
+}
+
+/// Settings of the resolver that answers the pods of this node.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NamesConfig {
+    /// The resolver's address in the pods' resolv.conf, as kubelet's clusterDNS has it; with a
+    /// comma between, one of each family. Without it, the agent answers no names.
+    #[arg(long, value_delimiter = ',')]
+    pub cluster_dns: Vec<IpAddr>,
+
+    /// The zone of services and pods, as kubelet's clusterDomain has it.
+    #[arg(long, default_value = "cluster.local", value_parser = DomainName::parse)]
+    pub cluster_domain: DomainName,
+
+    /// A server that is asked for names outside of the cluster: an address, with or without a
+    /// port. Without it, such questions are refused.
+    #[arg(long, value_delimiter = ',', value_parser = upstream)]
+    pub dns_upstream: Vec<SocketAddr>,
+}
+
+/// An address of a DNS server, at port 53 where none is given.
+fn upstream(text: &str) -> Result<SocketAddr, String> {
+    let without_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+    let read = without_port.or_else(|_| text.parse());
+    read.map_err(|_| format!("{text:?} is no address; give one like 192.0.2.53 or 192.0.2.53:5353"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_is_an_address_with_or_without_a_port() {
+        let read = |text| upstream(text).map(|address| address.to_string());
+        assert_eq!(read("192.0.2.53").unwrap(), "192.0.2.53:53");
+        assert_eq!(read("192.0.2.53:5353").unwrap(), "192.0.2.53:5353");
+        assert_eq!(read("2001:db8::53").unwrap(), "[2001:db8::53]:53");
+        assert!(read("resolver").unwrap_err().contains("\"resolver\" is no address"));
+    }
 }

@@ -1,10 +1,11 @@
 //! What the agent needs of a kernel: a real one, or one made of maps for tests and simulations.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use anyhow::Result;
 use atoll_datapath::{Datapath, DropCount, Tended};
-use atoll_plan::{Observed, Step};
+use atoll_plan::{HostInterface, Observed, Step};
 use tokio::sync::mpsc::Receiver;
 
 /// A kernel that can be looked at and changed step by step.
@@ -17,6 +18,8 @@ pub trait Kernel: Send {
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
     /// What has been dropped so far.
     fn drops(&self) -> Result<Vec<DropCount>>;
+    /// The pods' interfaces by the index of their host side, from which their aliases follow.
+    fn askers(&self) -> Result<BTreeMap<u32, HostInterface>>;
     /// Forgets what is left of networks that are gone; a kernel that keeps nothing has nothing to
     /// forget.
     fn collect(&mut self) -> Result<()> {
@@ -43,6 +46,10 @@ impl Kernel for Datapath {
 
     fn drops(&self) -> Result<Vec<DropCount>> {
         Ok(Datapath::drops(self)?)
+    }
+
+    fn askers(&self) -> Result<BTreeMap<u32, HostInterface>> {
+        Ok(Datapath::askers(self)?)
     }
 
     fn collect(&mut self) -> Result<()> {

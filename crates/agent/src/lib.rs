@@ -1,7 +1,8 @@
 //! The agent of a node: it watches, compiles a plan, compares and applies.
 //!
 //! One actor ([`reconcile`]) owns everything that changes, and takes messages one at a time from
-//! two sides: the API ([`watch`]) and the container runtime ([`serve`]). The rules of this crate:
+//! two sides: the API ([`watch`]) and the container runtime ([`serve`]). What pods ask for by name
+//! is answered by threads of their own ([`names`]), which it keeps up to date. The rules of this crate:
 //! nothing is taken away before everything has been seen once; what a pod was given survives the
 //! agent; and no request of the runtime is answered before the kernel has what was promised.
 
@@ -9,6 +10,7 @@ mod alone;
 mod attachments;
 mod config;
 mod kernel;
+mod names;
 mod plugin;
 mod reconcile;
 mod report;
@@ -16,7 +18,7 @@ mod seen;
 mod serve;
 mod watch;
 
-pub use config::AgentConfig;
+pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
 pub use plugin::PluginPlaces;
 
@@ -32,6 +34,7 @@ use tokio::sync::mpsc;
 
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
+use crate::names::Names;
 use crate::reconcile::{Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
@@ -68,12 +71,20 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let (changes, changes_seen) = mpsc::channel(MAILBOX);
     let (requests, requests_seen) = mpsc::channel(MAILBOX);
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
-    let follow = move |present: &_| watches.follow_networks(present);
+    let follow = move |scope: &_| watches.follow(scope);
+    let names = Names::start(&config.names).await?;
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
-    let reconciler =
-        Reconciler::new(&config.node_name, kernel, store, follow, reports, Timing::default());
+    let reconciler = Reconciler::new(
+        &config.node_name,
+        kernel,
+        store,
+        names,
+        follow,
+        reports,
+        Timing::default(),
+    );
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen) => ended,

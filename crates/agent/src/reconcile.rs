@@ -5,21 +5,21 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use atoll_model::compile::Complaint;
-use atoll_plan::Observed;
-use atoll_types::NetworkId;
+use atoll_model::compile::{Complaint, Occupant};
+use atoll_plan::{HostInterface, Observed};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
+use crate::names::Names;
 use crate::reconcile::requests::Waiting;
 use crate::report::AttachedReport;
-use crate::seen::{Change, Seen};
+use crate::seen::{Change, Scope, Seen};
 use crate::serve::Request;
 
 /// How long things may take.
@@ -56,7 +56,9 @@ pub(crate) struct Reconciler<K, F> {
     /// Everything has been seen once: from now on things may be taken away.
     complete: bool,
     store: AttachmentStore,
-    follow_networks: F,
+    /// The resolver, where pods are answered at all.
+    names: Option<Names>,
+    follow: F,
     reports: UnboundedSender<AttachedReport>,
     timing: Timing,
     /// What the kernel has, as far as is known.
@@ -70,16 +72,19 @@ pub(crate) struct Reconciler<K, F> {
     notice_at: Option<Instant>,
     waiting: Vec<Waiting>,
     complaints: Vec<Complaint>,
+    /// Who is behind each interface of the last plan.
+    occupants: BTreeMap<HostInterface, Occupant>,
 }
 
-impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
-    /// Starts with nothing seen. `follow_networks` is told whenever the networks on this node
-    /// have changed.
+impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
+    /// Starts with nothing seen. `follow` is told whenever the networks on this node, or their
+    /// namespaces, may have changed.
     pub(crate) fn new(
         node: &str,
         kernel: K,
         store: AttachmentStore,
-        follow_networks: F,
+        names: Option<Names>,
+        follow: F,
         reports: UnboundedSender<AttachedReport>,
         timing: Timing,
     ) -> Self {
@@ -89,7 +94,8 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
             seen: Seen::default(),
             complete: false,
             store,
-            follow_networks,
+            names,
+            follow,
             reports,
             timing,
             observed: None,
@@ -99,6 +105,7 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
             notice_at: None,
             waiting: Vec::new(),
             complaints: Vec::new(),
+            occupants: BTreeMap::new(),
         }
     }
 
@@ -126,23 +133,46 @@ impl<K: Kernel, F: FnMut(&BTreeSet<NetworkId>)> Reconciler<K, F> {
     }
 
     async fn on_changes(&mut self, first: Change, more: &mut Receiver<Change>) {
+        let mut concerns_kernel = first.concerns_kernel();
         self.take_in(first);
         for _ in 1..BATCH {
             let Ok(change) = more.try_recv() else { break };
+            concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
         self.complete |= self.seen.is_complete();
-        self.pass().await;
-        self.serve_waiting().await;
+        if let Some(names) = &mut self.names {
+            names.publish();
+        }
+        if concerns_kernel {
+            self.pass().await;
+            self.serve_waiting().await;
+        } else if !self.introduce_pods() {
+            self.plan_retry(false);
+        }
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network
-    /// that left and came back in between must be listed anew.
+    /// that left and came back in between must be listed anew. So with namespaces.
     fn take_in(&mut self, change: Change) {
-        let moves_networks = matches!(change, Change::OwnPorts(_));
+        let moves = matches!(change, Change::OwnPorts(_) | Change::Namespaces(_));
+        if let Some(names) = &mut self.names {
+            names.absorb(&change);
+        }
         self.seen.absorb(change);
-        if moves_networks {
-            (self.follow_networks)(&self.seen.present_networks());
+        if moves {
+            self.follow_scope();
+        }
+    }
+
+    fn follow_scope(&mut self) {
+        let scope = self.seen.scope();
+        match &mut self.names {
+            Some(names) => {
+                names.follow(&scope, &self.seen);
+                (self.follow)(&scope);
+            }
+            None => (self.follow)(&scope.without_namespaces()),
         }
     }
 

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_plan::Resolver;
 use atoll_types::NetworkId;
+use atoll_zones::{Service, Slice};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -26,23 +28,81 @@ pub(crate) enum Delta<K, V> {
 
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one is moved once, from its watch to the actor")]
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
     /// Ports of this node, and the network of each.
-    OwnPorts(Delta<PortKey, NetworkId>),
+    OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, Tenancy>),
+    /// Services of a namespace whose network is present here.
+    Services(Quarter, Delta<String, Service>),
+    /// EndpointSlices of such a namespace.
+    Slices(Quarter, Delta<String, Slice>),
+}
+
+impl Change {
+    /// Whether it can change what the kernel must look like, and not just what names mean.
+    pub(crate) fn concerns_kernel(&self) -> bool {
+        !matches!(self, Change::Services(..) | Change::Slices(..))
+    }
+}
+
+/// A namespace as a part of a network, by the names of both. One that moves to another network is
+/// another.
+pub(crate) type Quarter = (String, String);
+
+/// A network that a port is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// Its number.
+    pub(crate) network: NetworkId,
+    /// Its object name.
+    pub(crate) name: String,
+}
+
+/// What of the cluster concerns this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// The networks that are present here, by object name.
+    pub(crate) networks: BTreeMap<String, Presence>,
+    /// Whether all namespaces have been seen.
+    pub(crate) is_whole: bool,
+}
+
+impl Scope {
+    /// All namespaces of all networks.
+    pub(crate) fn quarters(&self) -> BTreeSet<Quarter> {
+        let of = |(name, presence): (&String, &Presence)| {
+            let namespaces = presence.namespaces.iter();
+            namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
+        };
+        self.networks.iter().flat_map(of).collect()
+    }
+
+    /// The networks alone, without what names need.
+    pub(crate) fn without_namespaces(mut self) -> Self {
+        self.networks.values_mut().for_each(|presence| presence.namespaces.clear());
+        self
+    }
+}
+
+/// A network that is present on this node. Others may have the same number: those of one VPC do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Presence {
+    /// Its number.
+    pub(crate) id: NetworkId,
+    /// The namespaces whose services are in it.
+    pub(crate) namespaces: BTreeSet<String>,
 }
 
 /// Whose pods a namespace has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tenancy {
-    /// A tenant's.
-    Tenant,
+    /// A tenant's; its services are in this network, by object name.
+    Tenant(String),
     /// No tenant's: they are none of our business.
     Nobody,
 }
@@ -54,9 +114,11 @@ type Listed<K, V> = Option<BTreeMap<K, V>>;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     nodes: Listed<String, IpAddr>,
-    own_ports: Listed<PortKey, NetworkId>,
+    own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
     namespaces: Listed<String, Tenancy>,
+    /// The namespaces of each network, by its object name.
+    quarters: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Seen {
@@ -68,27 +130,40 @@ impl Seen {
                 absorb(&mut self.own_ports, delta);
                 self.follow_own_ports();
             }
-            Change::Namespaces(delta) => absorb(&mut self.namespaces, delta),
+            Change::Namespaces(delta) => {
+                absorb(&mut self.namespaces, delta);
+                self.quarters = quarters(self.namespaces.iter().flatten());
+            }
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
                 }
             }
+            Change::Services(..) | Change::Slices(..) => {}
         }
     }
 
     fn follow_own_ports(&mut self) {
         let present: BTreeSet<NetworkId> =
-            self.own_ports.iter().flat_map(BTreeMap::values).copied().collect();
+            self.own_ports.iter().flat_map(BTreeMap::values).map(|own| own.network).collect();
         self.networks.retain(|network, _| present.contains(network));
         for network in present {
             self.networks.entry(network).or_default();
         }
     }
 
-    /// The networks whose ports must be watched.
-    pub(crate) fn present_networks(&self) -> BTreeSet<NetworkId> {
-        self.networks.keys().copied().collect()
+    /// The networks whose ports must be watched, and the namespaces whose services must be.
+    pub(crate) fn scope(&self) -> Scope {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let networks: BTreeMap<_, _> = own.map(|own| (&own.name, own.network)).collect();
+        let presence = |(name, id): (&String, NetworkId)| {
+            let namespaces = self.quarters.get(name).cloned().unwrap_or_default();
+            (name.clone(), Presence { id, namespaces })
+        };
+        Scope {
+            networks: networks.into_iter().map(presence).collect(),
+            is_whole: self.namespaces.is_some(),
+        }
     }
 
     /// Whether everything has been listed once.
@@ -102,6 +177,11 @@ impl Seen {
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
         let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
         known == Some(&Tenancy::Nobody)
+    }
+
+    /// The ports with this network number, once they were listed.
+    pub(crate) fn ports_of(&self, network: NetworkId) -> Option<&BTreeMap<PortKey, PlacedPort>> {
+        self.networks.get(&network)?.as_ref()
     }
 
     /// Every port of every network on this node.
@@ -135,6 +215,7 @@ impl Seen {
         node: &'a str,
         pod_mtu: u32,
         attachments: impl Iterator<Item = &'a Attachment>,
+        cluster_dns: Resolver,
     ) -> NodeView<'a> {
         let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
         NodeView {
@@ -143,8 +224,21 @@ impl Seen {
             nodes: nodes.collect(),
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
+            cluster_dns,
         }
     }
+}
+
+fn quarters<'a>(
+    namespaces: impl Iterator<Item = (&'a String, &'a Tenancy)>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let mut quarters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (namespace, tenancy) in namespaces {
+        if let Tenancy::Tenant(network) = tenancy {
+            quarters.entry(network.clone()).or_default().insert(namespace.clone());
+        }
+    }
+    quarters
 }
 
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
@@ -155,5 +249,70 @@ fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
         (Delta::Put(key, value), Some(known)) => drop(known.insert(key, value)),
         (Delta::Gone(key), Some(known)) => drop(known.remove(&key)),
         (Delta::Put(..) | Delta::Gone(_), None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> NetworkId {
+        1.try_into().unwrap()
+    }
+
+    fn own_port(pod: &str, network: &str) -> (PortKey, Joined) {
+        (("acme".into(), pod.into()), Joined { network: id(), name: network.into() })
+    }
+
+    /// Ports of two networks of one VPC, and namespaces of three networks and of nobody.
+    fn seen() -> Seen {
+        let mut seen = Seen::default();
+        let own = [own_port("web", "acme.default"), own_port("db", "acme.data")];
+        seen.absorb(Change::OwnPorts(Delta::All(own.into())));
+        let tenants = [
+            ("shop", "acme.default"),
+            ("front", "acme.default"),
+            ("back", "acme.data"),
+            ("far", "globex.default"),
+        ];
+        let tenants = tenants.map(|(name, network)| (name, Tenancy::Tenant(network.into())));
+        let all = tenants.into_iter().chain([("kube-system", Tenancy::Nobody)]);
+        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy)).collect();
+        seen.absorb(Change::Namespaces(Delta::All(all)));
+        seen
+    }
+
+    fn quarters(scope: &Scope) -> Vec<String> {
+        let quarters = scope.quarters();
+        quarters.iter().map(|(network, namespace)| format!("{network}/{namespace}")).collect()
+    }
+
+    #[test]
+    fn a_node_follows_the_namespaces_of_the_networks_it_has_and_no_others() {
+        let mut seen = seen();
+        let scope = seen.scope();
+        let all = ["acme.data/back", "acme.default/front", "acme.default/shop"];
+        assert_eq!(quarters(&scope), all);
+        assert_eq!(quarters(&scope.without_namespaces()), Vec::<String>::new());
+        seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
+        assert_eq!(quarters(&seen.scope()), all[1..]);
+    }
+
+    #[test]
+    fn a_namespace_that_moves_to_another_network_is_followed_there() {
+        let mut seen = seen();
+        let moved = Tenancy::Tenant("acme.data".into());
+        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
+        let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
+        assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    #[test]
+    fn a_scope_is_whole_once_the_namespaces_were_listed() {
+        let mut unlisted = Seen::default();
+        let own = [own_port("web", "acme.default")];
+        unlisted.absorb(Change::OwnPorts(Delta::All(own.into())));
+        assert!(!unlisted.scope().is_whole);
+        assert!(seen().scope().is_whole);
     }
 }

@@ -1,8 +1,8 @@
-//! The API as this node needs it: all nodes, whose each namespace is, its own ports, and the ports
-//! of the networks it has.
+//! The API as this node needs it: all nodes, whose each namespace is, its own ports, and of the
+//! networks it has the ports, services and EndpointSlices.
 //!
 //! The rule of this file: what a node watches grows with what is on it, not with the cluster.
-//! A network's ports are watched from its first pod here to its last.
+//! What belongs to a network is watched from its first pod here to its last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -11,8 +11,10 @@ use std::net::IpAddr;
 use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
 use atoll_types::NetworkId;
+use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -21,14 +23,36 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, PortKey, Tenancy};
+use crate::seen::{Change, Delta, Joined, PortKey, Quarter, Scope, Tenancy};
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
+    source: Source,
+    _always: [Watch; 3],
+    networks: BTreeMap<NetworkId, Watch>,
+    services: BTreeMap<Quarter, Watch>,
+    slices: BTreeMap<Quarter, Watch>,
+}
+
+/// Where watches begin, and where what they see goes.
+struct Source {
     client: Client,
     changes: Sender<Change>,
-    always: Vec<JoinHandle<()>>,
-    networks: BTreeMap<NetworkId, JoinHandle<()>>,
+}
+
+/// A running watch, which ends with this value.
+struct Watch(JoinHandle<()>);
+
+impl Watch {
+    fn start(watch: impl Future<Output = ()> + Send + 'static) -> Self {
+        Watch(tokio::spawn(watch))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Watches {
@@ -49,7 +73,7 @@ impl Watches {
         let own = follow::<Port, _, _>(
             Api::all(client.clone()),
             watcher::Config::default().fields(&format!("spec.node={node}")),
-            |port| Some((key(port), placed(port)?.network)),
+            |port| Some((key(port), joined(port)?)),
             key,
             (changes.clone(), Change::OwnPorts),
         );
@@ -60,28 +84,28 @@ impl Watches {
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
-        let always = vec![tokio::spawn(nodes), tokio::spawn(own), tokio::spawn(namespaces)];
-        Watches { client: client.clone(), changes, always, networks: BTreeMap::new() }
-    }
-
-    /// Watches the ports of exactly these networks.
-    pub(crate) fn follow_networks(&mut self, present: &BTreeSet<NetworkId>) {
-        self.networks.retain(|network, watch| {
-            let stays = present.contains(network);
-            if !stays {
-                watch.abort();
-            }
-            stays
-        });
-        for network in present {
-            if !self.networks.contains_key(network) {
-                self.networks.insert(*network, self.follow_network(*network));
-            }
+        Watches {
+            source: Source { client: client.clone(), changes },
+            _always: [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)],
+            networks: BTreeMap::new(),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
         }
     }
 
-    fn follow_network(&self, network: NetworkId) -> JoinHandle<()> {
-        tokio::spawn(follow::<Port, _, _>(
+    /// Watches exactly these networks and namespaces.
+    pub(crate) fn follow(&mut self, scope: &Scope) {
+        let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let quarters = scope.quarters();
+        match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
+        match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
+        match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+    }
+}
+
+impl Source {
+    fn ports(&self, network: NetworkId) -> Watch {
+        Watch::start(follow::<Port, _, _>(
             Api::all(self.client.clone()),
             watcher::Config::default().fields(&format!("spec.networkID={network}")),
             |port| Some((key(port), placed(port)?)),
@@ -89,13 +113,39 @@ impl Watches {
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
         ))
     }
+
+    fn services(&self, quarter: &Quarter) -> Watch {
+        let quarter = quarter.clone();
+        Watch::start(follow::<Service, _, _>(
+            Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
+            |service| Some((service.name_any(), named(service)?)),
+            Service::name_any,
+            (self.changes.clone(), move |delta| Change::Services(quarter.clone(), delta)),
+        ))
+    }
+
+    fn slices(&self, quarter: &Quarter) -> Watch {
+        let quarter = quarter.clone();
+        Watch::start(follow::<EndpointSlice, _, _>(
+            Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
+            |slice| Some((slice.name_any(), Slice::read(slice)?)),
+            EndpointSlice::name_any,
+            (self.changes.clone(), move |delta| Change::Slices(quarter.clone(), delta)),
+        ))
+    }
 }
 
-impl Drop for Watches {
-    fn drop(&mut self) {
-        for watch in self.always.iter().chain(self.networks.values()) {
-            watch.abort();
-        }
+/// Ends the watches that are not wanted, and starts those that are missing.
+fn match_keys<K: Ord + Clone>(
+    running: &mut BTreeMap<K, Watch>,
+    wanted: &BTreeSet<K>,
+    start: impl Fn(&K) -> Watch,
+) {
+    running.retain(|key, _| wanted.contains(key));
+    for key in wanted {
+        running.entry(key.clone()).or_insert_with(|| start(key));
     }
 }
 
@@ -122,6 +172,22 @@ fn placed(port: &Port) -> Option<PlacedPort> {
         .ok()
 }
 
+/// The network of a port.
+fn joined(port: &Port) -> Option<Joined> {
+    let placed = placed(port)?;
+    Some(Joined { network: placed.network, name: placed.network_name })
+}
+
+/// A service that cannot be named has no name, and that is said once for each change of it.
+fn named(service: &Service) -> Option<atoll_zones::Service> {
+    atoll_zones::Service::read(service)
+        .inspect_err(|error| {
+            let (namespace, name) = (service.namespace(), service.name_any());
+            tracing::warn!(?namespace, name, %error, "service without a name");
+        })
+        .ok()
+}
+
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`
 /// where it has nothing to say; `key` names it.
 async fn follow<R, K, V>(
@@ -142,10 +208,15 @@ async fn follow<R, K, V>(
     }
 }
 
-/// Whose a namespace is, by the label that only administrators may set.
+/// Whose a namespace is, by the label that only administrators may set, and the network of its
+/// services: the one that it names, else the tenant's `default`.
 fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
-    let is_tenants = namespace.labels().contains_key(marks::TENANT);
-    let tenancy = if is_tenants { Tenancy::Tenant } else { Tenancy::Nobody };
+    let mark = |name: &str| namespace.labels().get(name).filter(|text| !text.is_empty());
+    let network = mark(marks::NETWORK).map_or("default", String::as_str);
+    let tenancy = match namespace.labels().get(marks::TENANT) {
+        Some(tenant) => Tenancy::Tenant(format!("{tenant}.{network}")),
+        None => Tenancy::Nobody,
+    };
     Some((namespace.name_any(), tenancy))
 }
 
@@ -202,5 +273,21 @@ mod tests {
         assert_eq!(internal_ip(&node, ip("192.0.2.9")), ip("192.0.2.1"));
         assert_eq!(internal_ip(&node, ip("2001:db8::9")), ip("2001:db8::1"));
         assert_eq!(internal_ip(&Node::default(), None), None);
+    }
+
+    fn whose(labels: &serde_json::Value) -> Tenancy {
+        let namespace = serde_json::json!({"metadata": {"name": "shop", "labels": labels}});
+        let namespace: PartialObjectMeta<Namespace> = serde_json::from_value(namespace).unwrap();
+        tenancy(&namespace).unwrap().1
+    }
+
+    #[test]
+    fn a_namespaces_services_are_in_the_network_it_names_or_in_its_tenants_default() {
+        let of_acme = serde_json::json!({"atoll.dev/tenant": "acme"});
+        assert_eq!(whose(&of_acme), Tenancy::Tenant("acme.default".into()));
+        let in_data = serde_json::json!({"atoll.dev/tenant": "acme", "atoll.dev/network": "data"});
+        assert_eq!(whose(&in_data), Tenancy::Tenant("acme.data".into()));
+        let of_nobody = serde_json::json!({"atoll.dev/network": "data"});
+        assert_eq!(whose(&of_nobody), Tenancy::Nobody);
     }
 }

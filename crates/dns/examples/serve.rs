@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
-use atoll_dns::{Asker, Config, Limits, PodId, Rate, Server, TenantId};
-use atoll_types::NetworkId;
+use atoll_dns::{Asker, Config, Limits, NetworkKey, PodId, Rate, Server, TenantId};
 use atoll_zones::{Backing, DomainName, Homes, Names, Service, ServiceKey, Settings, ZoneSet};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -40,11 +39,11 @@ fn serve(address: SocketAddr, networks: u32, names: u32) -> Outcome {
     let free = Rate { per_second: 1_000_000_000, burst: 1_000_000_000 };
     let limits = Limits { pod: free, tenant: free, ..Limits::default() };
     let config = Config { listen: vec![address], limits, ..Config::default() };
-    let asker = Asker { network: NetworkId::MIN, pod: PodId(1), tenant: TenantId(1) };
+    let asker = Asker { network: NetworkKey(1), pod: PodId(1), tenant: TenantId(1) };
     let server = Server::new(config, move |_| Some(asker))?;
     let (before, start) = (resident(), Instant::now());
     for network in 1..=networks {
-        server.swap(network.try_into()?, Arc::new(zones(names)?));
+        server.swap(NetworkKey(network.into()), Arc::new(zones(names)?));
     }
     println!(
         "ready: {networks} networks, {names} names each, {} KB, {} ms",
@@ -64,7 +63,7 @@ fn change(names: u32) -> Outcome {
         let service = service(n % names, n)?;
         let start = Instant::now();
         put(&mut set, &service);
-        server.swap(NetworkId::MIN, Arc::new(set.clone()));
+        server.swap(NetworkKey(1), Arc::new(set.clone()));
         times.push(start.elapsed().as_nanos());
     }
     times.sort_unstable();

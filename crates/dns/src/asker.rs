@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use atoll_types::NetworkId;
+/// A network, by a number that is its own on this node. Networks of one VPC share what the datapath
+/// knows them by, and still have names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetworkKey(pub u64);
 
 /// A pod, by a number that is its own on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +19,7 @@ pub struct TenantId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// The network whose names are answered: the pod's primary one.
-    pub network: NetworkId,
+    pub network: NetworkKey,
     /// The pod.
     pub pod: PodId,
     /// The tenant that the pod belongs to.

@@ -22,7 +22,7 @@ mod slow;
 mod tcp;
 mod udp;
 
-pub use asker::{Asker, Askers, PodId, TenantId};
+pub use asker::{Asker, Askers, NetworkKey, PodId, TenantId};
 pub use config::{Config, Forwarding, Limits, Rate};
 pub use counters::{Answered, Counts, Refused};
 pub use server::{Server, ServerError};

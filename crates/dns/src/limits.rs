@@ -120,9 +120,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use atoll_types::NetworkId;
-
     use super::*;
+    use crate::asker::NetworkKey;
 
     fn gate() -> Gate {
         let pod = Rate { per_second: 10, burst: 5 };
@@ -131,7 +130,7 @@ mod tests {
     }
 
     fn asker(pod: u64, tenant: u64) -> Asker {
-        Asker { network: NetworkId::MIN, pod: PodId(pod), tenant: TenantId(tenant) }
+        Asker { network: NetworkKey(1), pod: PodId(pod), tenant: TenantId(tenant) }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use atoll_types::NetworkId;
 use atoll_zones::ZoneSet;
 
+use crate::asker::NetworkKey;
 use crate::cache::Cache;
 use crate::config::Forwarding;
 use crate::counters::Counters;
@@ -39,7 +39,7 @@ impl Network {
     }
 }
 
-type Shard = ArcSwap<HashMap<NetworkId, Arc<Network>, ByNumber>>;
+type Shard = ArcSwap<HashMap<NetworkKey, Arc<Network>, ByNumber>>;
 
 /// All networks. Reading never waits; a network that comes or goes copies one shard.
 pub(crate) struct Networks {
@@ -54,25 +54,25 @@ impl Networks {
         Networks { shards, writing: Mutex::new(()), cache_bytes }
     }
 
-    fn shard(&self, id: NetworkId) -> &Shard {
-        &self.shards[id.get() as usize % SHARDS]
+    fn shard(&self, id: NetworkKey) -> &Shard {
+        &self.shards[id.0 as usize % SHARDS]
     }
 
-    pub(crate) fn get(&self, id: NetworkId) -> Option<Arc<Network>> {
+    pub(crate) fn get(&self, id: NetworkKey) -> Option<Arc<Network>> {
         self.shard(id).load().get(&id).cloned()
     }
 
     /// Does something with a network, without taking it along.
     pub(crate) fn with<T>(
         &self,
-        id: NetworkId,
+        id: NetworkKey,
         work: impl FnOnce(&Arc<Network>) -> T,
     ) -> Option<T> {
         self.shard(id).load().get(&id).map(work)
     }
 
     /// The network, made where it is new.
-    pub(crate) fn make(&self, id: NetworkId) -> Arc<Network> {
+    pub(crate) fn make(&self, id: NetworkKey) -> Arc<Network> {
         let _one_at_a_time = lock(&self.writing);
         if let Some(network) = self.get(id) {
             return network;
@@ -84,7 +84,7 @@ impl Networks {
         network
     }
 
-    pub(crate) fn remove(&self, id: NetworkId) {
+    pub(crate) fn remove(&self, id: NetworkKey) {
         let _one_at_a_time = lock(&self.writing);
         let mut all = HashMap::clone(&self.shard(id).load());
         all.remove(&id);

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use atoll_types::NetworkId;
 use atoll_zones::ZoneSet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::asker::Askers;
+use crate::asker::{Askers, NetworkKey};
 use crate::config::{Config, Forwarding};
 use crate::counters::{Counters, Counts};
 use crate::limits::{Gate, Tally};
@@ -102,24 +101,24 @@ impl Server {
     }
 
     /// The names that a network has from now on, in place of all that it had.
-    pub fn swap(&self, network: NetworkId, zones: Arc<ZoneSet>) {
+    pub fn swap(&self, network: NetworkKey, zones: Arc<ZoneSet>) {
         self.shared.networks.make(network).zones.store(Some(zones));
     }
 
     /// What a network may ask outside from now on. What it learned before is forgotten.
-    pub fn forward(&self, network: NetworkId, forwarding: Forwarding) {
+    pub fn forward(&self, network: NetworkKey, forwarding: Forwarding) {
         let network = self.shared.networks.make(network);
         network.forwarding.store(Arc::new(forwarding));
         network.cache.clear();
     }
 
     /// Forgets a network: nothing of it is answered any more.
-    pub fn remove(&self, network: NetworkId) {
+    pub fn remove(&self, network: NetworkKey) {
         self.shared.networks.remove(network);
     }
 
     /// What was counted for a network.
-    pub fn counts(&self, network: NetworkId) -> Option<Counts> {
+    pub fn counts(&self, network: NetworkKey) -> Option<Counts> {
         self.shared.networks.get(network).map(|network| network.counters.look())
     }
 

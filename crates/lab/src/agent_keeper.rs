@@ -9,6 +9,7 @@ use anyhow::Context;
 use tokio::process::{Child, Command};
 
 use crate::home::{Home, NodeHome};
+use crate::kubelet::CLUSTER_DNS;
 use crate::process::Process;
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -41,7 +42,7 @@ fn start(home: &Home, node: &NodeHome, program: &Path) -> anyhow::Result<Child> 
     let log = OpenOptions::new().create(true).append(true).open(&node.agent_log)?;
     let mut command = Command::new(program);
     command.args(["lab", "enter", "--netns"]).arg(&node.namespace).arg("--").arg(program);
-    command.args(["agent", "--node-name", &node.name]);
+    command.args(["agent", "--node-name", &node.name, "--cluster-dns", CLUSTER_DNS]);
     for (option, value) in [
         ("--kubeconfig", home.node_kubeconfig()),
         ("--socket", node.agent_socket()),

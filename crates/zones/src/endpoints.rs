@@ -32,6 +32,15 @@ impl Homes {
         Homes(homes)
     }
 
+    /// A pod has these addresses in the network; without one it is not there.
+    pub(crate) fn put(&mut self, pod: &PodRef, ips: Vec<IpAddr>) {
+        if ips.is_empty() {
+            self.0.remove(pod);
+        } else {
+            self.0.insert(pod.clone(), ips);
+        }
+    }
+
     /// The addresses of a pod in this network.
     pub fn addresses(&self, pod: &PodRef) -> &[IpAddr] {
         self.0.get(pod).map_or(&[], Vec::as_slice)

@@ -13,6 +13,7 @@ mod records;
 mod service;
 mod set;
 mod trie;
+mod view;
 
 pub use address::is_private;
 pub use apex::{Apex, Negative, Settings};
@@ -21,3 +22,4 @@ pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
 pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey, VIP};
 pub use set::{Found, ZoneSet};
+pub use view::{Home, View};

@@ -190,9 +190,9 @@ impl Entry for Names {
 
 impl Names {
     /// What follows from a service and those behind it; nothing where it would have no record.
-    pub fn compile(
+    pub fn compile<'a>(
         service: &Service,
-        slices: &[Slice],
+        slices: impl IntoIterator<Item = &'a Slice>,
         homes: &Homes,
         settings: &Settings,
     ) -> Option<Names> {
@@ -200,7 +200,7 @@ impl Names {
         match &service.backing {
             Backing::Vip { addresses, ports } => draft.vip(addresses, ports),
             Backing::Headless { all } => {
-                slices.iter().for_each(|slice| draft.slice(slice, homes, *all));
+                slices.into_iter().for_each(|slice| draft.slice(slice, homes, *all));
             }
             Backing::External(target) => draft.alias = Some(target.wire().to_vec()),
         }

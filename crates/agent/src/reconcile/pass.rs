@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
-use atoll_plan::{HostInterface, NodePlan, Observed, Step, diff};
+use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff};
 use tokio::time::Instant;
 
 use super::{LONGEST_RETRY, RETRY, Reconciler};
 use crate::kernel::Kernel;
+use crate::names::Names;
 
 impl<K: Kernel, F> Reconciler<K, F> {
     /// Brings the kernel to what was seen. Before everything has been seen once, it does nothing:
@@ -28,7 +29,22 @@ impl<K: Kernel, F> Reconciler<K, F> {
                 false
             }
         };
-        self.plan_retry(shared && own);
+        let known = self.introduce_pods();
+        self.plan_retry(shared && own && known);
+    }
+
+    /// Tells the resolver who is behind the interfaces that the kernel has.
+    pub(super) fn introduce_pods(&self) -> bool {
+        let Some(names) = &self.names else { return true };
+        match self.kernel.askers() {
+            Ok(interfaces) => names.know(&interfaces, &self.occupants),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "cannot tell who asks for names");
+                return false;
+            }
+        }
+        true
     }
 
     /// Puts right what all pods share. Without it, what concerns one pod alone can still be done.
@@ -48,7 +64,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     }
 
     /// What failed is tried again, later each time.
-    fn plan_retry(&mut self, succeeded: bool) {
+    pub(super) fn plan_retry(&mut self, succeeded: bool) {
         if succeeded {
             self.failures = 0;
             return;
@@ -60,10 +76,12 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     fn compile(&mut self) -> NodePlan {
         let attachments = self.store.all().values();
-        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments);
+        let cluster_dns = self.names.as_ref().map_or_else(Resolver::default, Names::cluster);
+        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;
+        self.occupants = compiled.occupants;
         compiled.plan
     }
 

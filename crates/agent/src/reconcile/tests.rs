@@ -21,7 +21,7 @@ use super::pass::patience;
 use super::{Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
-use crate::seen::{Change, Delta, Tenancy};
+use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
 use crate::serve::Request;
 
 /// Long enough for every test that does not wait for it.
@@ -78,6 +78,11 @@ impl Kernel for MapKernel {
     fn drops(&self) -> anyhow::Result<Vec<DropCount>> {
         Ok(Vec::new())
     }
+
+    fn askers(&self) -> anyhow::Result<BTreeMap<u32, HostInterface>> {
+        let interfaces = self.0.lock().unwrap().observed.interfaces.clone();
+        Ok((1..).zip(interfaces.into_keys()).collect())
+    }
 }
 
 /// An actor at work, with the ends of its channels.
@@ -107,7 +112,12 @@ impl Agent {
             "node1",
             kernel.clone(),
             AttachmentStore::open(state.path()).unwrap(),
-            move |present: &BTreeSet<NetworkId>| sink.lock().unwrap().push(present.clone()),
+            None,
+            move |scope: &Scope| {
+                sink.lock()
+                    .unwrap()
+                    .push(scope.networks.values().map(|presence| presence.id).collect());
+            },
             unbounded_channel().0,
             Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },
         );
@@ -143,7 +153,7 @@ impl Agent {
         self.change(Change::Nodes(Delta::All(nodes.into()))).await;
         let entries = ports.iter().map(|port| (key(port), port.clone()));
         let own = entries.clone().filter(|(_, port)| port.node.as_deref() == Some("node1"));
-        let own = own.map(|(key, port)| (key, port.network)).collect();
+        let own = own.map(|(key, port)| (key, joined(&port))).collect();
         self.change(Change::OwnPorts(Delta::All(own))).await;
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
     }
@@ -168,6 +178,10 @@ impl Agent {
 
 fn network(number: u32) -> NetworkId {
     NetworkId::try_from(number).unwrap()
+}
+
+fn joined(port: &PlacedPort) -> Joined {
+    Joined { network: port.network, name: port.network_name.clone() }
 }
 
 fn key(port: &PlacedPort) -> (String, String) {
@@ -333,7 +347,9 @@ async fn a_restarted_agent_takes_nothing_away_before_it_has_seen_everything() {
     let before = agent.observed();
     let agent = agent.restart().await;
     agent
-        .change(Change::OwnPorts(Delta::All([(key(&port("web", 5, "node1")), network(1))].into())))
+        .change(Change::OwnPorts(Delta::All(
+            [(key(&port("web", 5, "node1")), joined(&port("web", 5, "node1")))].into(),
+        )))
         .await;
     let status = agent.ask(AgentRequest::Status).await;
     assert_eq!(code(status), Some(ErrorCode::NotAvailable));
@@ -366,7 +382,7 @@ async fn a_network_that_left_and_came_back_at_once_is_listed_anew() {
     agent.ask(AgentRequest::Status).await;
     agent.followed.lock().unwrap().clear();
     agent.change(Change::OwnPorts(Delta::Gone(key(&web)))).await;
-    agent.change(Change::OwnPorts(Delta::Put(key(&next), network(1)))).await;
+    agent.change(Change::OwnPorts(Delta::Put(key(&next), joined(&next)))).await;
     agent.change(Change::NetworkPorts(network(1), Delta::Put(key(&next), next.clone()))).await;
     let answer = agent.ask_later(add("next")).await;
     agent.see(&[next, db]).await;
@@ -538,7 +554,7 @@ async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() 
 async fn a_tenants_pod_without_a_port_is_never_handed_on() {
     let agent = Agent::start();
     agent.see(&[]).await;
-    let ours = [("acme".to_owned(), Tenancy::Tenant)];
+    let ours = [("acme".to_owned(), Tenancy::Tenant("acme.default".into()))];
     agent.change(Change::Namespaces(Delta::All(ours.into()))).await;
     assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::TryAgainLater));
     agent.see(&[port("web", 5, "node1")]).await;

@@ -107,6 +107,7 @@ impl Cluster {
             nodes: NODES.map(|(name, ip)| (name, IpAddr::V4(ip))).into(),
             ports: pods.chain(others).collect(),
             attachments: attachments.iter().collect(),
+            ..NodeView::default()
         };
         compile(&view).plan
     }

@@ -196,6 +196,15 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Ends a node's agent without a warning, and waits for the next one.
+pub(crate) fn kill_agent_and_await_the_next(lab: &Lab, node: &str) {
+    let before = lab.agent_pid(node).expect("the agent runs");
+    let killed = Command::new("kill").args(["-9", &before.to_string()]).status();
+    assert!(killed.unwrap().success());
+    await_condition(|| lab.agent_pid(node).is_some_and(|now| now != before))
+        .expect("another agent takes its place");
+}
+
 /// Waits until `holds`, or gives up.
 pub(crate) fn await_condition(mut holds: impl FnMut() -> bool) -> Result<(), ()> {
     let deadline = Instant::now() + PATIENCE;

@@ -9,5 +9,6 @@ mod fixture;
 mod inside;
 mod isolation;
 mod lifecycle;
+mod names;
 mod restart;
 mod several_networks;

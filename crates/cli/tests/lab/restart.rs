@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::fixture::{Lab, await_condition};
+use crate::fixture::{Lab, kill_agent_and_await_the_next};
 
 #[test]
 fn an_agent_killed_and_restarted_under_traffic_loses_no_packet() {
@@ -22,14 +22,6 @@ fn an_agent_killed_and_restarted_under_traffic_loses_no_packet() {
     assert_eq!(tally["lost"], 0, "{tally}");
     lab.connect("acme/web", "tcp", "10.0.0.6:8080").good();
     lab.connect("acme/web", "tcp", "10.0.0.22:8080").bad();
-}
-
-fn kill_agent_and_await_the_next(lab: &Lab, node: &str) {
-    let before = lab.agent_pid(node).expect("the agent runs");
-    let killed = std::process::Command::new("kill").args(["-9", &before.to_string()]).status();
-    assert!(killed.unwrap().success());
-    await_condition(|| lab.agent_pid(node).is_some_and(|now| now != before))
-        .expect("another agent takes its place");
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use atoll_api::Port;
-use atoll_dns::{Asker, Config, PodId, Server, TenantId};
-use atoll_types::NetworkId;
+use atoll_dns::{Asker, Config, NetworkKey, PodId, Server, TenantId};
 use atoll_zones::{DomainName, Homes, Names, Service, Settings, Slice, ZoneSet};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -16,17 +15,17 @@ pub(crate) const ACME: u32 = 1;
 /// The network of those who ask from 127.0.2.x.
 pub(crate) const UMBRELLA: u32 = 2;
 
-pub(crate) fn network(number: u32) -> NetworkId {
-    number.try_into().unwrap()
+pub(crate) fn network(number: u32) -> NetworkKey {
+    NetworkKey(number.into())
 }
 
 /// 127.0.N.P is pod P of network N and of tenant N; 127.0.0.x is nobody.
 pub(crate) fn asker(from: SocketAddr) -> Option<Asker> {
     let IpAddr::V4(ip) = from.ip() else { return None };
     let [_, _, number, pod] = ip.octets();
-    let network = NetworkId::try_from(u32::from(number)).ok()?;
+    let network = NetworkKey(u64::from(number));
     let pod = PodId(u64::from(number) << 8 | u64::from(pod));
-    Some(Asker { network, pod, tenant: TenantId(number.into()) })
+    (number != 0).then(|| Asker { network, pod, tenant: TenantId(number.into()) })
 }
 
 pub(crate) fn config() -> Config {
@@ -74,7 +73,7 @@ pub(crate) fn zones(number: u32, objects: &str) -> ZoneSet {
             other => assert_eq!(other, None),
         }
     }
-    let homes = Homes::of(network(number), &ports);
+    let homes = Homes::of(number.try_into().unwrap(), &ports);
     let mut set = empty();
     for service in services.iter().map(|service| Service::read(service).unwrap()) {
         let own: Vec<Slice> =

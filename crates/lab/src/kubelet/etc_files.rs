@@ -10,7 +10,7 @@ use super::launch_plan::hostname;
 use crate::home::PodHome;
 
 /// Where stock pods look for the cluster's DNS.
-const CLUSTER_DNS: &str = "10.96.0.10";
+pub(crate) const CLUSTER_DNS: &str = "10.96.0.10";
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
 /// Writes the files of `pod` into its home.

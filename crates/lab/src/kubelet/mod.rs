@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub(crate) use cni::PLUGIN;
+pub(crate) use etc_files::CLUSTER_DNS;
 
 use crate::home::{Home, NodeHome};
 use crate::roll::{Change, Roll};

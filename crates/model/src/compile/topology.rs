@@ -1,11 +1,13 @@
-//! Who is where: endpoints, interfaces and peers of one node.
+//! Who is where: endpoints, interfaces, doors and peers of one node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use atoll_plan::{Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach};
-use atoll_types::{NetAddr, PodRef};
+use atoll_plan::{
+    Doors, Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach, Resolver,
+};
+use atoll_types::{NetAddr, NetworkId, PodRef};
 
 use super::PlacedPort;
 
@@ -22,6 +24,9 @@ pub struct NodeView<'a> {
     pub ports: Vec<&'a PlacedPort>,
     /// The interfaces that the container runtime has asked for.
     pub attachments: Vec<&'a Attachment>,
+    /// The resolver that the cluster's pods have in their resolv.conf; none where the agent answers
+    /// no names.
+    pub cluster_dns: Resolver,
 }
 
 /// An interface that the container runtime has asked for.
@@ -57,8 +62,19 @@ impl Attachment {
 pub struct Compiled {
     /// What the kernel must look like.
     pub plan: NodePlan,
+    /// Who is behind each interface of the plan.
+    pub occupants: BTreeMap<HostInterface, Occupant>,
     /// What was left out, and why.
     pub complaints: Vec<Complaint>,
+}
+
+/// The pod behind an interface, as the agent needs to know it when the pod asks for names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupant {
+    /// The network of the pod's first interface, whichever this one is, by object name.
+    pub network_name: String,
+    /// The pod's UID.
+    pub pod_uid: String,
 }
 
 /// Something that was left out of a plan.
@@ -94,7 +110,17 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     for port in uncontested(&view.ports, &mut owners, &mut compiled.complaints) {
         place_port(view, &attached, port, &mut compiled);
     }
+    compiled.plan.doors = doors(view, &compiled.plan);
     compiled
+}
+
+/// The cluster's resolver as a door of every network that has a pod here.
+fn doors(view: &NodeView<'_>, plan: &NodePlan) -> BTreeMap<NetworkId, Doors> {
+    if view.cluster_dns == Resolver::default() {
+        return BTreeMap::new();
+    }
+    let door = Doors { cluster: view.cluster_dns, own: Resolver::default() };
+    plan.interfaces.values().map(|interface| (interface.guard.network, door)).collect()
 }
 
 /// The ports whose every address is theirs alone.
@@ -158,6 +184,7 @@ fn place_port(
         let Some(pod) = pods.into_iter().find(|pod| pod.has(port)) else { return };
         let name = pod.attachment.host_interface(port);
         compiled.plan.interfaces.insert(name.clone(), pod_interface(view, port, pod));
+        compiled.occupants.insert(name.clone(), occupant(pod));
         Place::Here(name)
     } else if let Some(ip) = view.nodes.get(node) {
         Place::There(*ip)
@@ -170,6 +197,11 @@ fn place_port(
         let endpoint = Endpoint { mac: port.mac, place: place.clone() };
         compiled.plan.endpoints.insert(addr, endpoint);
     }
+}
+
+fn occupant(pod: &Attached<'_>) -> Occupant {
+    let first = pod.first;
+    Occupant { network_name: first.network_name.clone(), pod_uid: first.pod_uid.clone() }
 }
 
 fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {
@@ -193,7 +225,7 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
 mod tests {
     use std::collections::BTreeSet;
 
-    use atoll_types::{MacAddr, NetworkId};
+    use atoll_types::MacAddr;
 
     use super::*;
 
@@ -234,6 +266,7 @@ mod tests {
             nodes: [("node1", [192, 0, 2, 1].into()), ("node2", [192, 0, 2, 2].into())].into(),
             ports: ports.iter().collect(),
             attachments: attachments.iter().collect(),
+            cluster_dns: Resolver::default(),
         })
     }
 
@@ -358,5 +391,38 @@ mod tests {
         let [first, second] = two_interfaces();
         let asked = attachment(&first);
         assert!(compile_on_node1(&[second], &[asked]).plan.interfaces.is_empty());
+    }
+
+    #[test]
+    fn a_network_has_a_door_to_the_clusters_resolver_where_it_has_a_pod_here() {
+        let ports = [port(1, "10.0.0.5", "web", "node1"), port(2, "10.0.0.5", "web", "node2")];
+        let asked = attachment(&ports[0]);
+        let cluster_dns: Resolver = [IpAddr::from([10, 96, 0, 10])].into_iter().collect();
+        let view = NodeView {
+            node: "node1",
+            nodes: [("node2", [192, 0, 2, 2].into())].into(),
+            ports: ports.iter().collect(),
+            attachments: vec![&asked],
+            cluster_dns,
+            ..NodeView::default()
+        };
+        let doors = compile(&view).plan.doors;
+        let cluster_only = Doors { cluster: cluster_dns, own: Resolver::default() };
+        assert_eq!(doors, [(ports[0].network, cluster_only)].into());
+        let without = NodeView { cluster_dns: Resolver::default(), ..view };
+        assert_eq!(compile(&without).plan.doors, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_pod_with_several_interfaces_is_known_by_its_first_at_each() {
+        let ports = two_interfaces();
+        let asked = attachment(&ports[0]);
+        let occupants = compile_on_node1(&ports, std::slice::from_ref(&asked)).occupants;
+        assert_eq!(occupants.len(), 2);
+        for port in &ports {
+            let occupant = &occupants[&asked.host_interface(port)];
+            assert_eq!(occupant.network_name, "tenant-1.default");
+            assert_eq!(occupant.pod_uid, ports[0].pod_uid);
+        }
     }
 }

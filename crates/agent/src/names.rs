@@ -1,0 +1,265 @@
+//! The resolver of this node, kept true to what was seen and to the pods that are here.
+//!
+//! The rule of this file: an interface is known as an asker only once the names of its network
+//! have been seen whole. Before that a question gets silence, and the asker asks again; a wrong
+//! answer would be believed.
+
+mod views;
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use arc_swap::ArcSwap;
+use atoll_abi::{DOOR_PORT, Door, aliased_interface};
+use atoll_dns::{Asker, Forwarding, PodId, Server, TenantId};
+use atoll_model::compile::Occupant;
+use atoll_plan::{HostInterface, Resolver};
+use atoll_zones::Settings;
+
+use self::views::{Update, Views};
+use crate::config::NamesConfig;
+use crate::seen::{Change, Scope, Seen};
+
+/// How many seconds an answer keeps: what changes is asked for anew soon.
+const TTL: u32 = 5;
+
+/// Who is behind each interface, by the index of its host side. The threads of the resolver read
+/// it without a lock.
+type Known = Arc<ArcSwap<HashMap<u32, Asker>>>;
+
+/// The resolver, and what it answers from.
+pub(crate) struct Names {
+    cluster: Resolver,
+    forwarding: Forwarding,
+    views: Views,
+    server: Server,
+    known: Known,
+    /// Makes numbers of pods and tenants that nobody can foresee.
+    numbers: RandomState,
+}
+
+impl Names {
+    /// Starts to listen behind the doors, where pods are told to ask at all.
+    pub(crate) async fn start(config: &NamesConfig) -> Result<Option<Names>> {
+        if config.cluster_dns.is_empty() {
+            return Ok(None);
+        }
+        let listen = listeners(&config.cluster_dns);
+        Names::start_at(config, listen).await.map(Some)
+    }
+
+    async fn start_at(config: &NamesConfig, listen: Vec<SocketAddr>) -> Result<Names> {
+        let known = Known::default();
+        let server = start_server(listen, known.clone()).await?;
+        let settings = Settings {
+            zone: config.cluster_domain.clone(),
+            cidrs: Vec::new(),
+            resolver: config.cluster_dns.clone(),
+            ttl: TTL,
+        };
+        let upstreams = config.dns_upstream.clone();
+        Ok(Names {
+            cluster: config.cluster_dns.iter().copied().collect(),
+            forwarding: Forwarding { upstreams, refuse_private: false },
+            views: Views::new(settings),
+            server,
+            known,
+            numbers: RandomState::new(),
+        })
+    }
+
+    /// The resolver as pods know it.
+    pub(crate) fn cluster(&self) -> Resolver {
+        self.cluster
+    }
+
+    /// Keeps names of exactly these networks and namespaces.
+    pub(crate) fn follow(&mut self, scope: &Scope, seen: &Seen) {
+        self.views.follow(scope, seen);
+    }
+
+    /// Takes in what a change says of names.
+    pub(crate) fn absorb(&mut self, change: &Change) {
+        self.views.absorb(change);
+    }
+
+    /// Answers from what was taken in.
+    pub(crate) fn publish(&mut self) {
+        for update in self.views.updates() {
+            match update {
+                Update::First(network, zones) => {
+                    self.server.forward(network, self.forwarding.clone());
+                    self.server.swap(network, zones);
+                }
+                Update::Next(network, zones) => self.server.swap(network, zones),
+                Update::Gone(network) => self.server.remove(network),
+            }
+        }
+    }
+
+    /// From now on these interfaces are known, each by who is behind it.
+    pub(crate) fn know(
+        &self,
+        interfaces: &BTreeMap<u32, HostInterface>,
+        occupants: &BTreeMap<HostInterface, Occupant>,
+    ) {
+        let asker = |(index, name): (&u32, _)| Some((*index, self.asker(occupants.get(name)?)?));
+        let known: HashMap<u32, Asker> = interfaces.iter().filter_map(asker).collect();
+        if **self.known.load() != known {
+            self.known.store(Arc::new(known));
+        }
+    }
+
+    fn asker(&self, occupant: &Occupant) -> Option<Asker> {
+        let tenant = occupant.network_name.split('.').next()?;
+        Some(Asker {
+            network: self.views.published(&occupant.network_name)?,
+            pod: PodId(self.numbers.hash_one(&occupant.pod_uid)),
+            tenant: TenantId(self.numbers.hash_one(tenant)),
+        })
+    }
+}
+
+/// Where questions to these resolvers come out on the node.
+fn listeners(cluster_dns: &[IpAddr]) -> Vec<SocketAddr> {
+    let is_asked = |ip: &IpAddr| cluster_dns.iter().any(|dns| dns.is_ipv4() == ip.is_ipv4());
+    let behind = Door::Cluster.listeners().into_iter().filter(is_asked);
+    behind.map(|ip| SocketAddr::new(ip, DOOR_PORT)).collect()
+}
+
+/// The server has a runtime of its own, which must not be made or dropped inside of ours.
+async fn start_server(listen: Vec<SocketAddr>, known: Known) -> Result<Server> {
+    let askers = move |from: SocketAddr| {
+        let index = aliased_interface(from.ip())?;
+        known.load().get(&index).copied()
+    };
+    let config = atoll_dns::Config { listen, ..atoll_dns::Config::default() };
+    let started = tokio::task::spawn_blocking(move || Server::new(config, askers)).await;
+    started.context("the start of the resolver was interrupted")?.context("cannot answer names")
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_types::{Label, NetworkId};
+    use atoll_zones::{Backing, DomainName, Service, ServiceKey};
+
+    use super::*;
+    use crate::seen::{Delta, Presence};
+
+    fn network(number: u32) -> NetworkId {
+        number.try_into().unwrap()
+    }
+
+    fn config() -> NamesConfig {
+        NamesConfig {
+            cluster_dns: vec![[10, 96, 0, 10].into()],
+            cluster_domain: DomainName::parse("cluster.local").unwrap(),
+            dns_upstream: Vec::new(),
+        }
+    }
+
+    async fn names() -> Names {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Names::start_at(&config(), vec![anywhere]).await.unwrap()
+    }
+
+    fn occupant(tenant: &str, pod: &str) -> Occupant {
+        Occupant { network_name: format!("{tenant}.default"), pod_uid: pod.to_owned() }
+    }
+
+    /// Two networks with one number, as open networks of two tenants have.
+    fn scope() -> Scope {
+        let acme = Presence { id: network(1), namespaces: ["shop".to_owned()].into() };
+        let globex = Presence { id: network(1), namespaces: [].into() };
+        let networks = [("acme.default".to_owned(), acme), ("globex.default".to_owned(), globex)];
+        Scope { networks: networks.into(), is_whole: true }
+    }
+
+    fn shop() -> (String, String) {
+        ("acme.default".into(), "shop".into())
+    }
+
+    fn see_ports_and_slices(names: &mut Names) {
+        names.absorb(&Change::NetworkPorts(network(1), Delta::All(BTreeMap::new())));
+        names.absorb(&Change::Slices(shop(), Delta::All(BTreeMap::new())));
+    }
+
+    fn see_services(names: &mut Names) {
+        let label = |text: &str| text.parse::<Label>().unwrap();
+        let key = ServiceKey { namespace: label("shop"), name: label("web") };
+        let backing = Backing::Vip { addresses: vec![[10, 96, 0, 9].into()], ports: vec![] };
+        let services = [("web".to_owned(), Service { key, backing })];
+        names.absorb(&Change::Services(shop(), Delta::All(services.into())));
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_an_asker_once_the_names_of_its_network_were_seen_whole() {
+        let mut names = names().await;
+        let host_side = HostInterface::for_attachment("sandbox", "eth0");
+        let interfaces = [(7, host_side.clone())].into();
+        let occupants = [(host_side, occupant("acme", "web"))].into();
+        names.follow(&scope(), &Seen::default());
+        see_ports_and_slices(&mut names);
+        names.publish();
+        names.know(&interfaces, &occupants);
+        assert!(names.known.load().is_empty(), "services are still to come");
+        see_services(&mut names);
+        names.publish();
+        names.know(&interfaces, &occupants);
+        let published = names.views.published("acme.default");
+        assert_eq!(Some(names.known.load()[&7].network), published);
+    }
+
+    #[tokio::test]
+    async fn an_interface_that_is_nobodys_or_not_in_the_kernel_is_no_asker() {
+        let mut names = names().await;
+        names.follow(&scope(), &Seen::default());
+        see_ports_and_slices(&mut names);
+        see_services(&mut names);
+        names.publish();
+        let [one, other] = ["one", "other"].map(|it| HostInterface::for_attachment(it, "eth0"));
+        let occupants = [(one.clone(), occupant("acme", "web"))].into();
+        names.know(&[(7, other)].into(), &occupants);
+        assert!(names.known.load().is_empty());
+        names.know(&[(7, one)].into(), &occupants);
+        assert_eq!(names.known.load().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn interfaces_of_one_pod_and_pods_of_one_tenant_share_their_limits() {
+        let mut names = names().await;
+        names.follow(&scope(), &Seen::default());
+        see_ports_and_slices(&mut names);
+        see_services(&mut names);
+        names.publish();
+        let asker = |occupant: Occupant| names.asker(&occupant).unwrap();
+        let [web, db] = ["web", "db"].map(|pod| asker(occupant("acme", pod)));
+        assert_eq!(web, asker(occupant("acme", "web")));
+        assert_eq!(web.tenant, db.tenant);
+        assert_ne!(web.pod, db.pod);
+        let stranger = asker(occupant("globex", "web"));
+        assert_ne!(web.tenant, stranger.tenant);
+        assert_ne!(web.network, stranger.network, "one number, and names of their own");
+    }
+
+    #[test]
+    fn only_the_families_that_pods_ask_are_listened_on() {
+        let texts = |ips: &[&str]| {
+            let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+            listeners(&ips).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&["10.96.0.10"]), ["169.254.1.2:61053"]);
+        let both = ["169.254.1.2:61053", "[fd61:746f:6c6c::2]:61053"];
+        assert_eq!(texts(&["10.96.0.10", "fd96::a"]), both);
+    }
+
+    #[tokio::test]
+    async fn without_a_resolver_to_be_nobody_listens() {
+        let silent = NamesConfig { cluster_dns: Vec::new(), ..config() };
+        assert!(Names::start(&silent).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! What is seen of a network in any order leads to the same names, and each change to new ones.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::net::IpAddr;
+
+use atoll_types::{Label, PodRef};
+use atoll_zones::{
+    Asked, Backing, DomainName, Endpoint, Home, Kind, Service, ServiceKey, Settings, Slice, View,
+};
+
+const DB: &str = "db.shop.svc.cluster.local";
+const DB_0: &str = "db-0.db.shop.svc.cluster.local";
+const POD: &str = "10-0-0-1.shop.pod.cluster.local";
+const POINTER: &str = "1.0.0.10.in-addr.arpa";
+
+fn label(text: &str) -> Label {
+    text.parse().unwrap()
+}
+
+fn object(name: &str) -> (String, String) {
+    ("shop".into(), name.into())
+}
+
+fn view() -> View {
+    let zone = DomainName::parse("cluster.local").unwrap();
+    View::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 })
+}
+
+fn service_key(name: &str) -> ServiceKey {
+    ServiceKey { namespace: label("shop"), name: label(name) }
+}
+
+fn headless(name: &str) -> Service {
+    Service { key: service_key(name), backing: Backing::Headless { all: false } }
+}
+
+/// A slice of `service` with the pod db-0 behind it, at an address that it has elsewhere.
+fn slice(service: &str) -> Slice {
+    let endpoint = Endpoint {
+        addresses: vec![[172, 16, 0, 1].into()],
+        ready: true,
+        hostname: Some(label("db-0")),
+        pod: Some(PodRef::new("shop", "db-0")),
+    };
+    Slice { service: service_key(service), v4: true, ports: vec![], endpoints: vec![endpoint] }
+}
+
+fn home(last: u8) -> Home {
+    Home { pod: PodRef::new("shop", "db-0"), ips: vec![[10, 0, 0, last].into()] }
+}
+
+fn find(view: &View, name: &str, kind: Kind) -> String {
+    let wire = DomainName::parse(name).unwrap().wire().to_vec();
+    let mut starts = vec![];
+    let mut at = 0;
+    while wire[at] != 0 {
+        starts.push(at as u8);
+        at += usize::from(wire[at]) + 1;
+    }
+    format!("{:?}", view.zones().find(&Asked::new(&wire, &starts), Some(kind)))
+}
+
+fn everything(view: &View) -> Vec<String> {
+    let names = [(DB, Kind::A), (DB_0, Kind::A), (POD, Kind::A), (POINTER, Kind::Ptr)];
+    names.map(|(name, kind)| find(view, name, kind)).into()
+}
+
+fn has(view: &View, name: &str, ip: [u8; 4]) -> bool {
+    let rdata = format!("{}, {}, {}, {}", ip[0], ip[1], ip[2], ip[3]);
+    let found = find(view, name, Kind::A);
+    found.contains(&rdata) || found.contains(&IpAddr::from(ip).to_string())
+}
+
+type Step = fn(&mut View);
+
+/// Everything that makes db-0 a name.
+const STEPS: [Step; 3] = [
+    |view| view.put_home(&object("port"), Some(home(1))),
+    |view| view.put_service(&service_key("db"), Some(headless("db"))),
+    |view| view.put_slice(&object("slice"), Some(slice("db"))),
+];
+
+fn complete() -> View {
+    let mut view = view();
+    STEPS.iter().for_each(|step| step(&mut view));
+    view
+}
+
+#[test]
+fn ports_services_and_slices_may_come_in_any_order() {
+    let expected = everything(&complete());
+    assert!(has(&complete(), DB_0, [10, 0, 0, 1]), "{expected:?}");
+    for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut view = view();
+        order.iter().for_each(|at: &usize| STEPS[*at](&mut view));
+        assert_eq!(everything(&view), expected, "{order:?}");
+    }
+}
+
+#[test]
+fn each_of_the_three_that_goes_takes_the_name_along_and_brings_it_back() {
+    let expected = everything(&complete());
+    let without: [Step; 3] = [
+        |view| view.put_home(&object("port"), None),
+        |view| view.put_service(&service_key("db"), None),
+        |view| view.put_slice(&object("slice"), None),
+    ];
+    for (away, back) in without.iter().zip(STEPS) {
+        let mut view = complete();
+        away(&mut view);
+        assert!(find(&view, DB_0, Kind::A).starts_with("NoName"));
+        back(&mut view);
+        assert_eq!(everything(&view), expected);
+    }
+}
+
+#[test]
+fn a_pod_that_moves_is_answered_at_its_new_address_alone() {
+    let mut view = complete();
+    view.put_home(&object("port"), Some(home(2)));
+    for name in [DB, DB_0] {
+        assert!(has(&view, name, [10, 0, 0, 2]), "{name}");
+        assert!(!has(&view, name, [10, 0, 0, 1]), "{name}");
+    }
+    assert!(find(&view, POD, Kind::A).starts_with("NoName"));
+    assert!(find(&view, POINTER, Kind::Ptr).starts_with("NoName"));
+}
+
+#[test]
+fn a_slice_that_changes_hands_leaves_nothing_with_the_service_it_had() {
+    let mut view = complete();
+    view.put_service(&service_key("cache"), Some(headless("cache")));
+    view.put_slice(&object("slice"), Some(slice("cache")));
+    assert!(find(&view, DB, Kind::A).starts_with("NoName"));
+    assert!(has(&view, "cache.shop.svc.cluster.local", [10, 0, 0, 1]));
+    view.put_home(&object("port"), Some(home(2)));
+    assert!(has(&view, "cache.shop.svc.cluster.local", [10, 0, 0, 2]));
+}
+
+#[test]
+fn a_pod_with_two_interfaces_in_the_network_is_answered_at_both() {
+    let mut view = complete();
+    view.put_home(&object("second"), Some(home(2)));
+    assert!(has(&view, DB_0, [10, 0, 0, 1]) && has(&view, DB_0, [10, 0, 0, 2]));
+    view.put_home(&object("port"), None);
+    assert!(!has(&view, DB_0, [10, 0, 0, 1]) && has(&view, DB_0, [10, 0, 0, 2]));
+}
