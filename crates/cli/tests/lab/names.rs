@@ -107,6 +107,9 @@ fn one_name_is_answered_to_each_tenant_with_its_own_and_names_of_others_do_not_e
             assert_eq!(code(&lab, tenant, &[over, &foreign]), "NXDOMAIN");
             assert_eq!(code(&lab, tenant, &[over, "example.com"]), "REFUSED");
         }
+        let libc = |name: &str| lab.exec(&format!("{tenant}/web"), &["getent", "ahostsv4", name]);
+        assert!(libc("shop").good().starts_with(shop), "what every program of the pod asks");
+        libc(&format!("shop.{other}")).bad();
         let pod = |namespace: &str| format!("10-0-0-5.{namespace}.pod.cluster.local");
         assert_eq!(answer(&lab, tenant, &[&pod(tenant)]), ["10.0.0.5"]);
         assert_eq!(code(&lab, tenant, &[&pod(other)]), "NXDOMAIN");
