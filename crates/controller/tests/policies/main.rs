@@ -95,10 +95,13 @@ async fn only_the_controller_hands_out_addresses() {
     refused(cluster::create(&theirs, forged).await, "says nothing of pod, podUID, networkID");
     let foreign = port("foreign.eth0", "globex.default", "node1");
     refused(cluster::create(&theirs, foreign).await, "Forbidden");
+    let beforehand = json!({"metadata": {"name": "door"}, "spec": {"network": "acme.default"}});
+    allowed(cluster::create(&theirs, beforehand).await);
+    cluster::remove(&ours, "door").await;
     allowed(cluster::create(&ours, port("web.eth0", "acme.default", "node1")).await);
     allowed(cluster::patch(&ours, "web.eth0", json!({"spec": {"node": "node2"}})).await);
     let editor = cluster.inside::<Port>("hand", Who::PortEditor);
-    let moved = json!({"spec": {"ips": ["10.0.0.6"]}});
+    let moved = json!({"spec": {"node": "node3"}});
     refused(cluster::patch(&editor, "web.eth0", moved).await, "by the controller alone");
     let labels = json!({"metadata": {"labels": {"team": "shop"}}});
     allowed(cluster::patch(&editor, "web.eth0", labels).await);
