@@ -4,6 +4,7 @@
 //! have been seen whole. Before that a question gets silence, and the asker asks again; a wrong
 //! answer would be believed.
 
+mod report;
 mod views;
 
 use std::collections::hash_map::RandomState;
@@ -144,7 +145,8 @@ async fn start_server(listen: Vec<SocketAddr>, known: Known) -> Result<Server> {
 
 #[cfg(test)]
 mod tests {
-    use atoll_types::{Label, NetworkId};
+    use atoll_cni::wire::NameQuestion;
+    use atoll_types::{Label, NetworkId, PodRef};
     use atoll_zones::{Backing, DomainName, Service, ServiceKey};
 
     use super::*;
@@ -168,7 +170,11 @@ mod tests {
     }
 
     fn occupant(tenant: &str, pod: &str) -> Occupant {
-        Occupant { network_name: format!("{tenant}.default"), pod_uid: pod.to_owned() }
+        Occupant {
+            network_name: format!("{tenant}.default"),
+            pod: PodRef::new("shop", pod),
+            pod_uid: pod.to_owned(),
+        }
     }
 
     /// Two networks with one number, as open networks of two tenants have.
@@ -244,6 +250,38 @@ mod tests {
         let stranger = asker(occupant("globex", "web"));
         assert_ne!(web.tenant, stranger.tenant);
         assert_ne!(web.network, stranger.network, "one number, and names of their own");
+    }
+
+    #[tokio::test]
+    async fn people_see_each_name_of_the_search_list_until_one_answers() {
+        let mut names = names().await;
+        names.follow(&scope(), &Seen::default());
+        let web = occupant("acme", "web");
+        let question = |name: &str| NameQuestion {
+            pod: web.pod.clone(),
+            name: name.to_owned(),
+            kind: "A".to_owned(),
+        };
+        let too_early = names.report(&web, &question("web")).unwrap_err().to_string();
+        assert!(too_early.contains("acme.default"), "{too_early}");
+        see_ports_and_slices(&mut names);
+        see_services(&mut names);
+        names.publish();
+        let tried = |name: &str| {
+            let report = names.report(&web, &question(name)).unwrap();
+            let tries = report.tries.into_iter();
+            tries.map(|it| (it.name, it.records.concat())).collect::<Vec<_>>()
+        };
+        let [first, second, third] =
+            ["shop.svc.cluster.local.", "svc.cluster.local.", "cluster.local."];
+        let hit = |name: String| (name, "A 10.96.0.9".to_owned());
+        let miss = |name: String| (name, String::new());
+        assert_eq!(tried("web"), [hit(format!("web.{first}"))]);
+        let nested = [miss(format!("web.shop.{first}")), hit(format!("web.shop.{second}"))];
+        assert_eq!(tried("web.shop"), nested);
+        let nowhere = [first, second, third, ""].map(|zone| miss(format!("nobody.{zone}")));
+        assert_eq!(tried("nobody"), nowhere);
+        assert_eq!(tried("nobody."), [miss("nobody.".to_owned())]);
     }
 
     #[test]

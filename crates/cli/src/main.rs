@@ -3,6 +3,7 @@
 mod apply;
 mod cluster;
 mod convert;
+mod dns;
 mod drops;
 mod output;
 mod who;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 use crate::apply::ApplyArgs;
 use crate::cluster::ClusterArgs;
 use crate::convert::ConvertArgs;
+use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
 use crate::who::WhoArgs;
 
@@ -36,6 +38,7 @@ const EXAMPLES: &str = "Examples:
   atoll lab exec -n acme web -- ip addr
   atoll drops --lab default         what was dropped, and why
   atoll who 10.0.0.5                the pod of every network that has this address
+  atoll dns query --as acme/web db  what that pod is told about a name, and why
   atoll apply -f network.yaml --tenant acme";
 
 #[derive(Subcommand)]
@@ -47,6 +50,9 @@ enum Command {
     Drops(DropsArgs),
     /// Who has an address, in every network that has it
     Who(WhoArgs),
+    /// What names mean to a pod
+    #[command(subcommand)]
+    Dns(DnsCommand),
     /// Print manifests of Arktos and of Kubernetes' networking proposal as ours
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
         Command::Who(args) => who::run(&args),
+        Command::Dns(command) => dns::run(command),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),

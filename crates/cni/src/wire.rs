@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
+use atoll_types::PodRef;
 
 /// A question to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,20 @@ pub enum AgentRequest {
     Status,
     /// What has been dropped so far?
     Drops,
+    /// What would this pod be told about this name?
+    Name(NameQuestion),
+}
+
+/// A name that a pod may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NameQuestion {
+    /// The pod.
+    pub pod: PodRef,
+    /// The name, as a program in the pod would write it.
+    pub name: String,
+    /// The type of records, like `A`.
+    pub kind: String,
 }
 
 /// The agent's answer.
@@ -40,8 +55,32 @@ pub enum AgentReply {
     NotOurs,
     /// The drop counters.
     Drops(Vec<DropReport>),
+    /// What a pod would be told about a name.
+    Name(NameReport),
     /// It could not be done.
     Failed(CniError),
+}
+
+/// What a pod would be told about a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NameReport {
+    /// The object name of the network whose names the pod is answered with.
+    pub network: String,
+    /// The names that are asked for in turn, by the search list of a stock pod.
+    pub tries: Vec<NameTry>,
+}
+
+/// One name that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NameTry {
+    /// The whole name.
+    pub name: String,
+    /// What the network says, in a sentence.
+    pub outcome: String,
+    /// The records, where there are any.
+    pub records: Vec<String>,
 }
 
 /// How many packets of a network were dropped for one reason.

@@ -12,6 +12,7 @@ mod pointer;
 mod records;
 mod service;
 mod set;
+mod tell;
 mod trie;
 mod view;
 
@@ -22,4 +23,5 @@ pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
 pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey, VIP};
 pub use set::{Found, ZoneSet};
+pub use tell::Told;
 pub use view::{Home, View};

@@ -37,6 +37,24 @@ impl Kind {
     }
 }
 
+impl std::str::FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_uppercase().as_str() {
+            "A" => Ok(Kind::A),
+            "AAAA" => Ok(Kind::Aaaa),
+            "CNAME" => Ok(Kind::Cname),
+            "NS" => Ok(Kind::Ns),
+            "PTR" => Ok(Kind::Ptr),
+            "SOA" => Ok(Kind::Soa),
+            "SRV" => Ok(Kind::Srv),
+            "TXT" => Ok(Kind::Txt),
+            _ => Err(format!("{text:?} is no type of our records: ask for A, AAAA, SRV, PTR, TXT")),
+        }
+    }
+}
+
 /// More of one kind do not fit any answer.
 const MOST: usize = 4095;
 const A_LEN: usize = 16;

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use atoll_types::{Label, PodRef};
 use atoll_zones::{
-    Asked, Backing, DomainName, Endpoint, Home, Kind, Service, ServiceKey, Settings, Slice, View,
+    Asked, Backing, DomainName, Endpoint, Home, Kind, NamedPort, Protocol, Service, ServiceKey,
+    Settings, Slice, Told, View,
 };
 
 const DB: &str = "db.shop.svc.cluster.local";
@@ -145,4 +146,28 @@ fn a_pod_with_two_interfaces_in_the_network_is_answered_at_both() {
     assert!(has(&view, DB_0, [10, 0, 0, 1]) && has(&view, DB_0, [10, 0, 0, 2]));
     view.put_home(&object("port"), None);
     assert!(!has(&view, DB_0, [10, 0, 0, 1]) && has(&view, DB_0, [10, 0, 0, 2]));
+}
+
+#[test]
+fn people_are_told_in_words() {
+    let mut view = complete();
+    let port = NamedPort { name: label("sql"), protocol: Protocol::Tcp, port: 5432 };
+    let with_port = Slice { ports: vec![port], ..slice("db") };
+    view.put_slice(&object("slice"), Some(with_port));
+    let tell = |name: &str, kind: &str| {
+        view.zones().tell(&DomainName::parse(name).unwrap(), kind.parse().unwrap())
+    };
+    let answer = |text: &str| Told::Answer(vec![text.to_owned()]);
+    assert_eq!(tell(DB_0, "a"), answer("A 10.0.0.1"));
+    assert_eq!(tell(POD, "A"), answer("A 10.0.0.1"));
+    assert_eq!(tell(POINTER, "PTR"), answer("PTR db-0.db.shop.svc.cluster.local."));
+    let service = tell("_sql._tcp.db.shop.svc.cluster.local", "SRV");
+    assert!(
+        matches!(&service, Told::Answer(lines) if lines[0].ends_with("5432 db-0.db.shop.svc.cluster.local.")),
+        "{service:?}"
+    );
+    assert_eq!(tell(DB_0, "AAAA"), Told::NoData);
+    assert_eq!(tell("db-9.db.shop.svc.cluster.local", "A"), Told::NoName);
+    assert_eq!(tell("example.com", "A"), Told::Outside);
+    assert!("WKS".parse::<Kind>().is_err());
 }

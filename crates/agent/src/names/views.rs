@@ -70,6 +70,12 @@ impl Views {
         known.map(|known| known.key)
     }
 
+    /// The names of a network, where the resolver has them.
+    pub(super) fn zones(&self, network: &str) -> Option<&ZoneSet> {
+        let known = self.networks.get(network).filter(|known| known.is_published);
+        known.map(|known| known.view.zones())
+    }
+
     /// Keeps exactly these networks and namespaces. One that is new begins with what was seen.
     pub(super) fn follow(&mut self, scope: &Scope, seen: &Seen) {
         self.is_whole = scope.is_whole;

@@ -1,6 +1,6 @@
 //! What the container runtime asks, answered once the kernel has it.
 
-use atoll_cni::wire::{AgentReply, AgentRequest, DropReport};
+use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, NameQuestion};
 use atoll_cni::{
     Attached, AttachedInterface, AttachmentId, AttachmentRequest, CniError, ErrorCode,
 };
@@ -85,6 +85,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             AgentRequest::Check(id) => self.check(&id).await,
             AgentRequest::Status => self.status(),
             AgentRequest::Drops => self.drops(),
+            AgentRequest::Name(question) => self.name(&question),
         };
         send(reply, answer);
         None
@@ -318,6 +319,18 @@ impl<K: Kernel, F> Reconciler<K, F> {
         Ok(AgentReply::Drops(counts.iter().map(|count| self.drop_report(count)).collect()))
     }
 
+    /// What a pod of this node would be told about a name.
+    fn name(&self, question: &NameQuestion) -> Result<AgentReply, CniError> {
+        let Some(names) = &self.names else {
+            let message = "the agent answers no names; start it with --cluster-dns";
+            return Err(CniError::new(ErrorCode::NotAvailable, message));
+        };
+        let occupant = self.occupants.values().find(|occupant| occupant.pod == question.pod);
+        let Some(occupant) = occupant else { return Ok(AgentReply::NotOurs) };
+        let report = names.report(occupant, question);
+        report.map(AgentReply::Name).map_err(|error| failed("look the name up", &error))
+    }
+
     fn drop_report(&self, count: &DropCount) -> DropReport {
         let name = |network| {
             let known = self.seen.network_name(network);
@@ -338,7 +351,7 @@ fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
         AgentRequest::Add(add) => add.id == *id,
         AgentRequest::Del(asked) | AgentRequest::Check(asked) => asked == id,
         AgentRequest::Gc(_) => true,
-        AgentRequest::Status | AgentRequest::Drops => false,
+        AgentRequest::Status | AgentRequest::Drops | AgentRequest::Name(_) => false,
     }
 }
 

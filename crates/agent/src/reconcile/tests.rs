@@ -236,9 +236,11 @@ fn add_at(pod: &str, sandbox: &Path) -> AgentRequest {
 fn code(reply: AgentReply) -> Option<ErrorCode> {
     match reply {
         AgentReply::Failed(error) => Some(error.code),
-        AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) | AgentReply::NotOurs => {
-            None
-        }
+        AgentReply::Attached(_)
+        | AgentReply::Done
+        | AgentReply::Drops(_)
+        | AgentReply::Name(_)
+        | AgentReply::NotOurs => None,
     }
 }
 

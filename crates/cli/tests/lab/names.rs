@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Lab, Said, await_condition, kill_agent_and_await_the_next};
+use crate::fixture::{Lab, Said, atoll, await_condition, kill_agent_and_await_the_next};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
@@ -176,6 +176,15 @@ fn a_pod_in_two_networks_asks_the_view_of_its_first_and_is_found_there_at_its_ad
         assert!(ask(pod).contains("status: NXDOMAIN"), "{pod}");
     }
     eventually(&lab, "acme", &["both"], &[&pod_ip(&lab, "acme/both")]);
+
+    let query =
+        |pod: &str, name: &str| atoll(&["dns", "query", "--lab", &lab.name, "--as", pod, name]);
+    let said = query("back/web", "hidden").good();
+    assert!(said.contains("from network acme.b") && said.contains("A 10.96.1.8"), "{said}");
+    let said = query("acme/both", "hidden.back");
+    assert!(!said.ok && said.out.contains("from network acme.default"), "{said:?}");
+    assert!(said.out.contains("no such name in this network"), "{said:?}");
+    assert!(query("acme/nobody", "hidden").bad().contains("no pod acme/nobody is attached"));
 }
 
 #[test]

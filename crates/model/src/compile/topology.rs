@@ -73,6 +73,8 @@ pub struct Compiled {
 pub struct Occupant {
     /// The network of the pod's first interface, whichever this one is, by object name.
     pub network_name: String,
+    /// The pod.
+    pub pod: PodRef,
     /// The pod's UID.
     pub pod_uid: String,
 }
@@ -201,7 +203,11 @@ fn place_port(
 
 fn occupant(pod: &Attached<'_>) -> Occupant {
     let first = pod.first;
-    Occupant { network_name: first.network_name.clone(), pod_uid: first.pod_uid.clone() }
+    Occupant {
+        network_name: first.network_name.clone(),
+        pod: first.pod.clone(),
+        pod_uid: first.pod_uid.clone(),
+    }
 }
 
 fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {

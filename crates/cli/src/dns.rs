@@ -1,0 +1,126 @@
+//! `atoll dns query`: what a pod would be told about a name, and why.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use atoll_cni::wire::{AgentReply, AgentRequest, NameQuestion, NameReport, ask};
+use atoll_types::PodRef;
+use comfy_table::{Table, presets};
+
+use crate::output::Format;
+
+/// What can be asked about names.
+#[derive(clap::Subcommand)]
+pub(crate) enum DnsCommand {
+    /// What a pod would be told about a name, and why
+    Query(QueryArgs),
+}
+
+/// Which pod, which name.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  atoll dns query --as acme/web db              on the pod's node
+  atoll dns query --lab demo --as acme/web db-0.db
+  atoll dns query --lab demo --as acme/web -t srv _http._tcp.db")]
+pub(crate) struct QueryArgs {
+    /// The pod that would ask.
+    #[arg(long = "as", value_name = "NAMESPACE/POD", value_parser = pod)]
+    pod: PodRef,
+    /// The name, as a program in the pod would write it.
+    name: String,
+    /// The type of records.
+    #[arg(short = 't', long = "type", default_value = "A")]
+    kind: String,
+    /// The socket of the agent of the pod's node.
+    #[arg(long, default_value = "/run/atoll/agent.sock")]
+    socket: PathBuf,
+    /// A pod of this lab instead.
+    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
+    lab: Option<String>,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+fn pod(text: &str) -> Result<PodRef, String> {
+    let parts = text.split_once('/').filter(|(namespace, name)| {
+        !namespace.is_empty() && !name.is_empty() && !name.contains('/')
+    });
+    let (namespace, name) = parts.ok_or("write it as namespace/pod, like acme/web")?;
+    Ok(PodRef::new(namespace, name))
+}
+
+/// Exits with 1 where the name has no answer.
+pub(crate) fn run(command: DnsCommand) -> Result<ExitCode> {
+    let DnsCommand::Query(args) = command;
+    let sockets = match &args.lab {
+        Some(lab) => atoll_lab::agent_sockets(lab)?,
+        None => vec![("this node".to_owned(), args.socket.clone())],
+    };
+    let question = NameQuestion { pod: args.pod, name: args.name, kind: args.kind };
+    let report = query(sockets.into_iter().map(|(_, socket)| socket), &question)?;
+    match args.output {
+        Format::Table => println!("{}", table(&question.pod, &report)),
+        Format::Json => println!("{}", serde_json::to_string(&report)?),
+    }
+    let is_answered = report.tries.iter().any(|one| !one.records.is_empty());
+    Ok(if is_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The report of the first agent that has the pod.
+fn query(sockets: impl Iterator<Item = PathBuf>, question: &NameQuestion) -> Result<NameReport> {
+    for socket in sockets {
+        match ask(&socket, &AgentRequest::Name(question.clone()))? {
+            AgentReply::Name(report) => return Ok(report),
+            AgentReply::Failed(error) => bail!("{error}: {}", error.details),
+            AgentReply::NotOurs => {}
+            AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) => {
+                bail!("the agent gave no answer about names")
+            }
+        }
+    }
+    bail!("no pod {} is attached here; ask on its node", question.pod)
+}
+
+fn table(pod: &PodRef, report: &NameReport) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["NAME", "RECORDS", "WHY"]);
+    for one in &report.tries {
+        let records = if one.records.is_empty() { "-".into() } else { one.records.join("\n") };
+        table.add_row([one.name.clone(), records, one.outcome.clone()]);
+    }
+    format!("{pod} is answered from network {}\n{}", report.network, table.trim_fmt())
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_cni::wire::NameTry;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_written_with_its_namespace() {
+        assert_eq!(pod("acme/web").unwrap(), PodRef::new("acme", "web"));
+        for bad in ["web", "/web", "acme/", "a/b/c"] {
+            assert!(pod(bad).unwrap_err().contains("acme/web"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_network_and_each_name_with_its_reason() {
+        let one = |name: &str, records: &[&str]| NameTry {
+            name: name.into(),
+            outcome: "because".into(),
+            records: records.iter().map(ToString::to_string).collect(),
+        };
+        let tries = vec![one("db.acme.", &[]), one("db.", &["A 10.0.0.1", "A 10.0.0.2"])];
+        let report = NameReport { network: "acme.default".into(), tries };
+        let table = table(&PodRef::new("acme", "web"), &report);
+        assert!(table.starts_with("acme/web is answered from network acme.default\n"), "{table}");
+        for cell in ["db.acme.", "because", "A 10.0.0.1", "A 10.0.0.2"] {
+            assert!(table.contains(cell), "{table}");
+        }
+    }
+}
