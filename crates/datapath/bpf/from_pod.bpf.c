@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Attached to the host side of every pod's interface: what leaves a pod comes here first.
  *
- * The rule: a frame is exactly the pod's own or it is dropped, and no frame ever reaches the
- * node's own network stack. */
+ * The rule: a frame is exactly the pod's own or it is dropped, and nothing reaches the node's own
+ * network stack but a question through a door (enter_door.h), which reaches the agent alone. */
 #include "arp.h"
 #include "deliver.h"
 #include "drops.h"
