@@ -20,7 +20,14 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
             datapath.maps.peers.put(key, Peer { reserved: 0 })
         }
         Step::CreateInterface(name, wanted) => {
-            interface::create(&datapath.netlink, name, wanted).await
+            interface::create(&datapath.netlink, name, wanted).await?;
+            note_reach(datapath, name, wanted);
+            Ok(())
+        }
+        Step::RouteInterface(name, wanted) => {
+            interface::route_pod_side(wanted).await?;
+            note_reach(datapath, name, wanted);
+            Ok(())
         }
         Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
         Step::ResizeInterface(name, wanted) => resize_interface(datapath, name, wanted).await,
@@ -37,6 +44,10 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
     }
+}
+
+fn note_reach(datapath: &mut Datapath, name: &HostInterface, wanted: &PodInterface) {
+    datapath.routed.extend(wanted.routed().map(|reach| (name.clone(), reach)));
 }
 
 async fn existing(datapath: &Datapath, name: &HostInterface) -> Result<Link, DatapathError> {
@@ -109,6 +120,7 @@ async fn remove_interfaces(
 ) -> Result<(), DatapathError> {
     interface::remove_all(&datapath.netlink, names).await?;
     for name in names {
+        datapath.routed.remove(name);
         unpin(&datapath.pins.links().join(name.as_str()))?;
     }
     for (key, entry) in datapath.maps.interfaces.entries()? {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_plan::{HostInterface, Observed, Reach, Step};
 use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -37,6 +37,7 @@ mod program;
 mod quiet;
 mod remove;
 mod routes;
+mod rules;
 mod sandbox;
 mod seat;
 mod traffic;
@@ -75,6 +76,8 @@ pub struct Datapath {
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
+    /// What pods with several interfaces reach through those made or routed since this was opened.
+    routed: BTreeMap<HostInterface, Reach>,
 }
 
 impl Datapath {
@@ -127,6 +130,7 @@ impl Datapath {
             overlay,
             node_link,
             pod_mtu,
+            routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;

@@ -91,7 +91,8 @@ async fn interfaces(
     for (name, link) in links {
         let guard = guard(datapath, name, link).await?;
         let (up, mtu) = (link.up, link.mtu);
-        seen.insert(name.clone(), ObservedInterface { exists: true, up, mtu, guard });
+        let reach = datapath.routed.get(name).cloned();
+        seen.insert(name.clone(), ObservedInterface { exists: true, up, mtu, reach, guard });
     }
     Ok(seen)
 }

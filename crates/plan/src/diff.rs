@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::{
-    Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Step,
+    Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
+    Step,
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
@@ -60,21 +61,24 @@ fn interface_steps(
 ) -> Vec<Step> {
     let create = Step::CreateInterface(name.clone(), wanted.clone());
     let guard = Step::GuardInterface(name.clone(), wanted.guard.clone());
-    let resize = Step::ResizeInterface(name.clone(), wanted.clone());
     match need(wanted, seen) {
-        Need::Nothing => vec![],
-        Need::Size => vec![resize],
+        Need::Adjust { size, routes } => adjustments(name, wanted, size, routes),
         Need::Guard => vec![guard],
         Need::Create => vec![create, guard],
         Need::Replace => vec![Step::RemoveInterfaces([name.clone()].into()), create, guard],
     }
 }
 
+fn adjustments(name: &HostInterface, wanted: &PodInterface, size: bool, routes: bool) -> Vec<Step> {
+    let resize = size.then(|| Step::ResizeInterface(name.clone(), wanted.clone()));
+    let route = routes.then(|| Step::RouteInterface(name.clone(), wanted.clone()));
+    resize.into_iter().chain(route).collect()
+}
+
 /// What an interface needs to become as wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
-    Nothing,
-    Size,
+    Adjust { size: bool, routes: bool },
     Guard,
     Create,
     Replace,
@@ -85,11 +89,18 @@ fn need(wanted: &PodInterface, seen: Option<&ObservedInterface>) -> Need {
         None => Need::Create,
         Some(ObservedInterface { exists: false, .. }) => Need::Replace,
         Some(ObservedInterface { guard: None, .. }) => Need::Guard,
-        Some(ObservedInterface { guard: Some(guard), mtu, .. }) if *guard == wanted.guard => {
-            if *mtu == wanted.mtu { Need::Nothing } else { Need::Size }
+        Some(ObservedInterface { guard: Some(guard), mtu, reach, .. })
+            if *guard == wanted.guard =>
+        {
+            Need::Adjust { size: *mtu != wanted.mtu, routes: needs_routes(wanted, reach.as_ref()) }
         }
         Some(ObservedInterface { guard: Some(_), .. }) => Need::Replace,
     }
+}
+
+/// Only the routes of a pod with several interfaces can change, or be unknown to who comes anew.
+fn needs_routes(wanted: &PodInterface, seen: Option<&Reach>) -> bool {
+    wanted.has_siblings && seen != Some(&wanted.reach)
 }
 
 fn interfaces_raised<'a>(

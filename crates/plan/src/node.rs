@@ -94,6 +94,13 @@ pub struct PodInterface {
     pub has_siblings: bool,
 }
 
+impl PodInterface {
+    /// What the pod reaches through it, where that can change: one interface alone has all of it.
+    pub fn routed(&self) -> Option<Reach> {
+        self.has_siblings.then(|| self.reach.clone())
+    }
+}
+
 /// What a pod reaches through one of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
@@ -154,6 +161,8 @@ pub struct ObservedInterface {
     pub up: bool,
     /// The largest packet that it takes.
     pub mtu: u32,
+    /// What the pod reaches through it, where that can change and is known.
+    pub reach: Option<Reach>,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -168,12 +177,17 @@ impl Observed {
                 let made = ObservedInterface {
                     exists: true,
                     mtu: made.mtu,
+                    reach: made.routed(),
                     ..ObservedInterface::default()
                 };
                 self.interfaces.insert(name.clone(), made);
             }
             Step::ResizeInterface(name, wanted) => {
                 self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
+            }
+            Step::RouteInterface(name, wanted) => {
+                let seen = self.interfaces.entry(name.clone()).or_default();
+                seen.reach = wanted.routed();
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());

@@ -19,6 +19,8 @@ pub enum Step {
     GuardInterface(HostInterface, Guard),
     /// Let larger packets through the interface, or only smaller ones, on both sides.
     ResizeInterface(HostInterface, PodInterface),
+    /// Lead what the pod reaches through the interface there, and nothing else of it.
+    RouteInterface(HostInterface, PodInterface),
     /// Program where packets for this address go.
     PutEndpoint(NetAddr, Endpoint),
     /// Program where the pods of a network find the agent.
@@ -48,6 +50,9 @@ impl fmt::Display for Step {
             }
             Step::ResizeInterface(name, wanted) => {
                 write!(f, "resize interface {name} to packets of {} bytes", wanted.mtu)
+            }
+            Step::RouteInterface(name, wanted) => {
+                write!(f, "route interface {name} of {}", wanted.description)
             }
             Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),

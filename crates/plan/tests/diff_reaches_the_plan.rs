@@ -29,6 +29,7 @@ struct Link {
     number: u32,
     up: bool,
     mtu: u32,
+    reach: Option<Reach>,
     guard: Option<Guard>,
 }
 
@@ -43,8 +44,9 @@ impl Kernel {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
-            Step::CreateInterface(name, wanted) => self.create(name, wanted.mtu),
+            Step::CreateInterface(name, wanted) => self.create(name, &wanted),
             Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
+            Step::RouteInterface(name, wanted) => self.link(&name).reach = wanted.routed(),
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
@@ -62,10 +64,11 @@ impl Kernel {
         }
     }
 
-    fn create(&mut self, name: HostInterface, mtu: u32) {
+    fn create(&mut self, name: HostInterface, wanted: &PodInterface) {
         assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
         self.last_number += 1;
-        let made = Link { number: self.last_number, mtu, ..Link::default() };
+        let (number, reach) = (self.last_number, wanted.routed());
+        let made = Link { number, mtu: wanted.mtu, reach, ..Link::default() };
         assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
     }
 
@@ -94,8 +97,8 @@ impl Kernel {
 
     fn observe(&self) -> Observed {
         let link = |(name, link): (&HostInterface, &Link)| {
-            let (up, mtu, guard) = (link.up, link.mtu, link.guard.clone());
-            (name.clone(), ObservedInterface { exists: true, up, mtu, guard })
+            let Link { up, mtu, reach, guard, .. } = link.clone();
+            (name.clone(), ObservedInterface { exists: true, up, mtu, reach, guard })
         };
         let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
         let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
@@ -242,6 +245,24 @@ proptest! {
     }
 
     #[test]
+    fn the_routes_of_pods_with_several_interfaces_follow_the_plan(pods in any_pods(), known in any::<bool>()) {
+        let mut kernel = Kernel::default();
+        let mut wanted = plan(&pods);
+        wanted.interfaces.values_mut().for_each(|interface| interface.has_siblings = true);
+        kernel.reach(&wanted);
+        let ranges = ["10.1.0.0/16".parse().unwrap()];
+        for (name, interface) in &mut wanted.interfaces {
+            interface.reach = Reach::Only(ranges.into());
+            kernel.link(name).reach.take_if(|_| !known);
+        }
+        let steps = diff(&wanted, &kernel.observe());
+        prop_assert!(steps.iter().all(|step| matches!(step, Step::RouteInterface(..))));
+        prop_assert_eq!(steps.len(), wanted.interfaces.len());
+        kernel.reach(&wanted);
+        prop_assert_eq!(diff(&wanted, &kernel.observe()), vec![]);
+    }
+
+    #[test]
     fn cut_short_at_any_step_the_next_pass_finishes(pods in any_pods(), after in any_pods(), cut in 0..20_usize) {
         let mut kernel = Kernel::default();
         kernel.reach(&plan(&pods));
@@ -275,6 +296,14 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
         down[..],
         [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_), Step::RemoveDoors(_)]
     ));
+}
+
+#[test]
+fn the_routes_of_a_pod_with_one_interface_are_nobodys_concern() {
+    let mut kernel = Kernel::default();
+    let plan = plan(&[((1, 5), true)].into());
+    kernel.reach(&plan);
+    assert_eq!(diff(&plan, &kernel.observe()), vec![]);
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl Node {
             exists: true,
             up: true,
             mtu: wanted.mtu,
+            reach: wanted.routed(),
             guard: Some(wanted.guard.clone()),
         };
         let interfaces = plan.interfaces.iter();
