@@ -10,5 +10,6 @@ mod inside;
 mod isolation;
 mod lifecycle;
 mod names;
+mod observe;
 mod restart;
 mod several_networks;
