@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod documents;
 mod fixture;
 mod inside;
 mod isolation;
@@ -13,3 +14,4 @@ mod names;
 mod observe;
 mod restart;
 mod several_networks;
+mod threats;
