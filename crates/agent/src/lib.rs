@@ -9,6 +9,7 @@
 mod alone;
 mod attachments;
 mod config;
+mod directory;
 mod kernel;
 mod names;
 mod plugin;
@@ -70,6 +71,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let store = AttachmentStore::open(&config.state_dir)?;
     let (changes, changes_seen) = mpsc::channel(MAILBOX);
     let (requests, requests_seen) = mpsc::channel(MAILBOX);
+    let (audience, audience_seen) = mpsc::channel(MAILBOX);
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
@@ -87,8 +89,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     );
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
-        ended = reconciler.run(changes_seen, requests_seen) => ended,
-        ended = server.run(requests) => ended,
+        ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,
+        ended = server.run(serve::Actor { requests, audience }) => ended,
     }
 }
 

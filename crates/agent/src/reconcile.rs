@@ -1,5 +1,6 @@
 //! The actor: one message at a time, then one pass of plan, diff, apply.
 
+mod audience;
 mod pass;
 mod requests;
 #[cfg(test)]
@@ -14,9 +15,12 @@ use atoll_plan::{HostInterface, Observed};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
+pub(crate) use crate::reconcile::audience::{Audience, Listener};
+
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
 use crate::report::AttachedReport;
 use crate::seen::{Change, Scope, Seen};
@@ -74,6 +78,8 @@ pub(crate) struct Reconciler<K, F> {
     complaints: Vec<Complaint>,
     /// Who is behind each interface of the last plan.
     occupants: BTreeMap<HostInterface, Occupant>,
+    /// Those who want to hear what happens to packets.
+    listeners: Listeners,
 }
 
 impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
@@ -106,6 +112,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             waiting: Vec::new(),
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
+            listeners: Listeners::default(),
         }
     }
 
@@ -114,6 +121,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         mut self,
         mut changes: Receiver<Change>,
         mut requests: Receiver<Request>,
+        mut audience: Receiver<Audience>,
     ) -> Result<()> {
         let mut news = self.kernel.news()?;
         let period = self.timing.look_again;
@@ -125,6 +133,8 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
                 Some(change) = changes.recv() => self.on_changes(change, &mut changes).await,
                 Some(request) = requests.recv() => self.on_requests(request, &mut requests).await,
                 Some(()) = news.recv() => self.on_news(),
+                Some(who) = audience.recv() => self.on_audience(who),
+                Some(events) = self.listeners.next() => self.tell(&events),
                 _ = look_again.tick() => self.on_look_again().await,
                 () = wait_for(alarm) => self.on_alarm().await,
                 else => return Ok(()),

@@ -146,7 +146,11 @@ impl Datapath {
         if self.is_in_order().await? {
             return Ok(Tended::InOrder);
         }
+        let is_watched = events::is_watched(&self.pins.maps()).unwrap_or(false);
         *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        if is_watched {
+            events::resume(&self.pins.maps())?;
+        }
         Ok(Tended::OpenedAnew)
     }
 

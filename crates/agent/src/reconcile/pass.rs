@@ -30,6 +30,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         };
         let known = self.introduce_pods();
+        self.listeners.forget_names();
         self.plan_retry(shared && own && known);
     }
 

@@ -355,7 +355,7 @@ fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
     }
 }
 
-fn failed(what: &str, error: &anyhow::Error) -> CniError {
+pub(super) fn failed(what: &str, error: &anyhow::Error) -> CniError {
     CniError::new(ErrorCode::AttachFailed, format!("cannot {what}")).because(format!("{error:#}"))
 }
 

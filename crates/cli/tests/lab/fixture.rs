@@ -57,7 +57,7 @@ pub(crate) fn atoll(args: &[&str]) -> Said {
     atoll_command(args).output().unwrap().into()
 }
 
-fn atoll_command(args: &[&str]) -> Command {
+pub(crate) fn atoll_command(args: &[&str]) -> Command {
     let mut command = Command::new(ATOLL);
     command.args(args).stdin(Stdio::null());
     command

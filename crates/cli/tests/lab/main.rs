@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod documents;
 mod fixture;
 mod inside;
 mod isolation;
 mod lifecycle;
 mod names;
+mod observe;
 mod restart;
 mod several_networks;
+mod threats;

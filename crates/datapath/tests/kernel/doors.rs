@@ -8,7 +8,7 @@ use atoll_datapath::DropReason;
 use atoll_plan::{Doors, Resolver};
 
 use crate::fabric::{Fabric, Node, Pod, network};
-use crate::isolation::{assert_checksums, switch_offloads_off};
+use crate::isolation::assert_checksums;
 use crate::talk::{BRIEF, LIMIT, Voice, connect, ping, udp};
 
 fn ip(text: &str) -> IpAddr {
@@ -132,8 +132,8 @@ fn tcp_passes_a_door_with_right_checksums_also_with_every_offload_off() {
     for asked in ["10.96.0.10", "fd96::a"].map(ip) {
         converse_through(node, &acme, asked);
     }
-    switch_offloads_off(&acme.namespace, "eth0");
-    ["atoll-node", "atoll-door"].iter().for_each(|it| switch_offloads_off(&node.namespace, it));
+    acme.namespace.switch_offloads_off("eth0");
+    ["atoll-node", "atoll-door"].iter().for_each(|it| node.namespace.switch_offloads_off(it));
     for asked in ["10.96.0.10", "fd96::a"].map(ip) {
         let seen = acme.packets();
         converse_through(node, &acme, asked);

@@ -6,7 +6,6 @@ mod connections;
 mod counting;
 mod doors;
 mod fabric;
-mod forge;
 mod fragments;
 mod gateway;
 mod isolation;
@@ -20,3 +19,5 @@ mod threats;
 mod under_load;
 mod upgrade;
 mod verdicts;
+
+use atoll_testkit::forge;
