@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::pass::patience;
-use super::{Reconciler, Timing};
+use super::{Attendants, Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
@@ -112,7 +112,7 @@ impl Agent {
             "node1",
             kernel.clone(),
             AttachmentStore::open(state.path()).unwrap(),
-            None,
+            Attendants::default(),
             move |scope: &Scope| {
                 sink.lock()
                     .unwrap()
