@@ -25,5 +25,5 @@ pub use event::{Event, EventKind, Traffic};
 pub use layout::{
     CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
     INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES,
-    NO_NETWORK, Peer, PeerKey,
+    NO_NETWORK, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Step};
+use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
 use atoll_types::NetAddr;
 
 use crate::error::DatapathError;
@@ -40,6 +40,8 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
+        Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
+        Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
@@ -103,6 +105,32 @@ async fn put_endpoint(
     };
     let known = datapath.maps.endpoints.get(addr.into())?;
     datapath.maps.endpoints.put(addr.into(), encode::aged(entry, known, clock::now()?))
+}
+
+/// The way back first: a connection that gets in must be answered.
+fn put_service_door(
+    datapath: &mut Datapath,
+    door: &ServiceDoor,
+    listener: u16,
+) -> Result<(), DatapathError> {
+    let (key, value) = (encode::service_door_key(door), encode::service_door(listener));
+    if datapath.maps.service_doors.get(key)?.is_some_and(|known| known != value) {
+        remove_service_door(datapath, door)?;
+    }
+    let (back, front) = encode::service_front(&key, &value);
+    datapath.maps.service_fronts.put(back, front)?;
+    datapath.maps.service_doors.put(key, value)
+}
+
+fn remove_service_door(datapath: &mut Datapath, door: &ServiceDoor) -> Result<(), DatapathError> {
+    let key = encode::service_door_key(door);
+    let Some(value) = datapath.maps.service_doors.get(key)? else { return Ok(()) };
+    datapath.maps.service_doors.remove(key)?;
+    let (back, front) = encode::service_front(&key, &value);
+    if datapath.maps.service_fronts.get(back)? == Some(front) {
+        datapath.maps.service_fronts.remove(back)?;
+    }
+    Ok(())
 }
 
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {

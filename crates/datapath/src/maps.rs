@@ -6,7 +6,8 @@ use std::path::Path;
 
 use atoll_abi::{
     DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
-    InterfaceKey, NO_NETWORK, Peer, PeerKey, Traffic,
+    InterfaceKey, NO_NETWORK, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront,
+    ServiceFrontKey, Traffic,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -52,6 +53,8 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
+    pub(crate) service_doors: Table<ServiceDoorKey, ServiceDoor>,
+    pub(crate) service_fronts: Table<ServiceFrontKey, ServiceFront>,
     pub(crate) tables: Tables,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
@@ -64,6 +67,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
+    check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
+    check_shape::<ServiceFrontKey, ServiceFront>(&dir.join("service_fronts"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
     check_shape::<u32, u32>(&dir.join("connections"))?;
@@ -95,6 +100,8 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
+            service_doors: Table::open(dir, "service_doors")?,
+            service_fronts: Table::open(dir, "service_fronts")?,
             tables: Tables::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
@@ -156,6 +163,7 @@ impl Maps {
     /// for the next network.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
         self.keep_a_spare_table()?;
+        self.collect_service_fronts()?;
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -166,6 +174,23 @@ impl Maps {
             match self.drops.remove(&key) {
                 done if is_missing(&done) => {}
                 done => done.attempt(|| "remove a drop counter".into())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets ways back that no door leads to: a step that was cut short may leave one.
+    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+        for (back, front) in self.service_fronts.entries()? {
+            let key = ServiceDoorKey {
+                network: back.network,
+                address: front.address,
+                port: front.port,
+                reserved: [0; 2],
+            };
+            let door = self.service_doors.get(key)?;
+            if door.is_none_or(|door| door.listener != back.listener) {
+                self.service_fronts.remove(back)?;
             }
         }
         Ok(())

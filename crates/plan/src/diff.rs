@@ -16,10 +16,12 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(interfaces_made(desired, observed))
         .chain(endpoints_put(desired, observed))
         .chain(doors_put(desired, observed))
+        .chain(service_doors_put(desired, observed))
         .chain(interfaces_raised(desired, observed));
     let unmake = endpoints_removed(desired, observed)
         .chain(interfaces_removed(desired, observed))
         .chain(doors_removed(desired, observed))
+        .chain(service_doors_removed(desired, observed))
         .chain(peers_removed(desired, observed));
     make.chain(unmake).collect()
 }
@@ -157,6 +159,24 @@ fn doors_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.doors.keys().filter(|network| !desired.doors.contains_key(network));
     unwanted.map(|network| Step::RemoveDoors(*network))
+}
+
+fn service_doors_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = |door| observed.service_doors.get(door).copied().flatten();
+    let missing = desired.service_doors.iter().filter(move |it| seen(it.0) != Some(*it.1));
+    missing.map(|(door, listener)| Step::PutServiceDoor(*door, *listener))
+}
+
+fn service_doors_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = observed.service_doors.keys();
+    let unwanted = seen.filter(|door| !desired.service_doors.contains_key(door));
+    unwanted.map(|door| Step::RemoveServiceDoor(*door))
 }
 
 fn endpoints_removed<'a>(

@@ -22,6 +22,19 @@ pub struct NodePlan {
     /// Where the pods of each network find the agent of their node.
     #[serde(default)]
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// The services of the cluster's own that the pods of a network reach through the agent, each
+    /// with the agent's port for it.
+    #[serde(default, with = "pairs")]
+    pub service_doors: BTreeMap<ServiceDoor, u16>,
+}
+
+/// A TCP port of a service of the cluster's own, as the pods of one network see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceDoor {
+    /// The network, and the service's address in it.
+    pub addr: NetAddr,
+    /// The service's port.
+    pub port: u16,
 }
 
 /// The resolvers that the pods of a network may ask, at most one of each kind for each family.
@@ -150,6 +163,8 @@ pub struct Observed {
     pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
     /// Programmed doors.
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// Programmed doors to services. One that is only half there is seen with `None`.
+    pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
 }
 
 /// What is seen of one of our interfaces.
@@ -208,6 +223,10 @@ impl Observed {
             Step::RemoveDoors(network) => {
                 self.doors.remove(network);
             }
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(*door, Some(*listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, Step, diff,
+    PodInterface, Reach, Resolver, ServiceDoor, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ struct Kernel {
     remains: BTreeSet<HostInterface>,
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
     doors: BTreeMap<NetworkId, Doors>,
+    service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     last_number: u32,
 }
 
@@ -61,6 +62,10 @@ impl Kernel {
             Step::RemoveDoors(network) => {
                 self.doors.remove(&network);
             }
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(door, Some(listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(&door)),
         }
     }
 
@@ -118,6 +123,7 @@ impl Kernel {
                 .collect(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
             doors: self.doors.clone(),
+            service_doors: self.service_doors.clone(),
         }
     }
 
@@ -142,11 +148,14 @@ impl Kernel {
         });
         let wanted: BTreeMap<_, _> =
             plan.endpoints.iter().map(|(addr, endpoint)| (*addr, Some(endpoint.clone()))).collect();
+        let service_doors: BTreeMap<_, _> =
+            plan.service_doors.iter().map(|(door, listener)| (*door, Some(*listener))).collect();
         observed.peers == plan.peers
             && interfaces_match
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
             && observed.doors == plan.doors
+            && observed.service_doors == service_doors
     }
 }
 
@@ -175,6 +184,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         };
         plan.endpoints.insert(addr, Endpoint { mac, place });
         plan.doors.insert(addr.network, doors(*last));
+        let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
+        plan.service_doors.insert(api, 61_000 + u16::from(*last));
     }
     plan
 }
@@ -286,6 +297,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
+            "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -294,7 +306,12 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     let down = diff(&NodePlan::default(), &kernel.observe());
     assert!(matches!(
         down[..],
-        [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_), Step::RemoveDoors(_)]
+        [
+            Step::RemoveEndpoint(_),
+            Step::RemoveInterfaces(_),
+            Step::RemoveDoors(_),
+            Step::RemoveServiceDoor(_)
+        ]
     ));
 }
 

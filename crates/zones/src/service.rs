@@ -40,7 +40,7 @@ impl ServiceKey {
 }
 
 /// A service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub key: ServiceKey,
@@ -49,7 +49,7 @@ pub struct Service {
 }
 
 /// What a service leads to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Its own addresses.
     Vip {

@@ -7,6 +7,7 @@
 mod bad_input;
 mod documents;
 mod fixture;
+mod infra;
 mod inside;
 mod isolation;
 mod lifecycle;
