@@ -10,6 +10,7 @@ mod alone;
 mod attachments;
 mod config;
 mod kernel;
+mod leave;
 mod names;
 mod plugin;
 mod reconcile;
@@ -20,6 +21,7 @@ mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
+pub use leave::{LeaveConfig, leave, left_on_node};
 pub use plugin::PluginPlaces;
 
 use std::future::Future;
