@@ -12,6 +12,7 @@ mod config;
 mod directory;
 mod infra;
 mod kernel;
+mod leave;
 mod names;
 mod plugin;
 mod reconcile;
@@ -22,6 +23,7 @@ mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
+pub use leave::{LeaveConfig, leave, left_on_node};
 pub use plugin::PluginPlaces;
 
 use std::future::Future;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 use atoll_plan::{HostInterface, Observed, Reach, Step};
 use atoll_types::NetworkId;
@@ -229,10 +230,15 @@ impl Datapath {
         self.maps.collect()
     }
 
-    /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
-    /// after errors.
-    pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
-        remove::remove(config).await
+    /// Uninstalls: removes every link and device of ours in this network namespace and every pin
+    /// below `bpf_root`, going on after errors.
+    pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
+        remove::remove(bpf_root).await
+    }
+
+    /// What [`Datapath::remove`] would remove, in words.
+    pub async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
+        remove::traces(bpf_root).await
     }
 }
 
