@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::doors::{alias, ip, speaking};
 use crate::fabric::{Fabric, Node, Pod, network};
-use crate::isolation::{assert_checksums, switch_offloads_off};
+use crate::isolation::assert_checksums;
 use crate::talk::{BRIEF, LIMIT, connect, ping, udp};
 
 /// The agent's port for the API.
@@ -127,8 +127,8 @@ fn a_door_that_moves_to_another_port_or_goes_is_followed() {
 fn a_service_is_called_with_right_checksums_also_with_every_offload_off() {
     let (fabric, [acme, _other]) = twins();
     let node = &fabric.nodes[0];
-    switch_offloads_off(&acme.namespace, "eth0");
-    ["atoll-node", "atoll-door"].iter().for_each(|it| switch_offloads_off(&node.namespace, it));
+    acme.namespace.switch_offloads_off("eth0");
+    ["atoll-node", "atoll-door"].iter().for_each(|link| node.namespace.switch_offloads_off(link));
     for api in APIS.map(ip) {
         let seen = acme.packets();
         call(node, &acme, api);

@@ -175,7 +175,7 @@ fn a_datapath_opened_anew_makes_sure_of_the_routes_of_pods_with_several_interfac
         pod.namespace.ip(&format!("{family} rule flush"));
         pod.namespace.ip(&format!("{family} rule add table main"));
     }
-    fabric.nodes[0].run(|state| state.open());
+    fabric.nodes[0].run(State::open);
     let steps = fabric.nodes[0].converge();
     let routed = |step: &atoll_plan::Step| matches!(step, atoll_plan::Step::RouteInterface(..));
     assert!(steps.len() == 2 && steps.iter().all(routed), "{steps:?}");
