@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod fixture;
+mod flat;
 mod inside;
 mod isolation;
 mod lifecycle;
