@@ -51,6 +51,10 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
             let change = json!({"metadata": {"annotations": annotations}});
             patch(client, target, Part::Object, change).await
         }
+        Action::TellService(target, text) => {
+            let change = json!({"metadata": {"annotations": {marks::VIP: text}}});
+            patch(client, target, Part::Object, change).await
+        }
         Action::SetTenantStatus(target, status) => {
             patch(client, target, Part::Status, json!({"status": status})).await
         }
@@ -252,7 +256,7 @@ fn there<K: Known>(object: &K) -> News {
 fn settled<K: Known>(object: &K) -> News {
     let meta = object.meta();
     let held = meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
-    let ends_by_itself = K::KIND == Kind::Pod || K::KIND == Kind::Namespace;
+    let ends_by_itself = matches!(K::KIND, Kind::Pod | Kind::Namespace | Kind::Service);
     if meta.deletion_timestamp.is_some() && !held && !ends_by_itself {
         return gone(&target(object));
     }

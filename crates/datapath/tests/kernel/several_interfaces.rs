@@ -8,7 +8,7 @@ use atoll_datapath::DropReason;
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Reach};
 use atoll_types::{MacAddr, NetAddr};
 
-use crate::fabric::{Fabric, Pod, network};
+use crate::fabric::{Fabric, Pod, State, network};
 use crate::forge;
 use crate::talk::{Voice, converse_udp, ping};
 
