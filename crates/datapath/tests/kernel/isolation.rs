@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use atoll_datapath::{Attachment, DropReason};
-use atoll_testkit::{Namespace, eventually};
+use atoll_testkit::eventually;
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, converse, listen, ping, udp};
