@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    fn service(label: &str, to: Option<&str>, spec: Value) -> Service {
+    fn service(label: &str, to: Option<&str>, spec: &Value) -> Service {
         let annotations = to.map(|to| json!({"atoll.dev/export-to": to}));
         serde_json::from_value(json!({
             "metadata": {"name": "registry", "namespace": "infra",

@@ -3,8 +3,9 @@
 
 use serde_json::json;
 
+use crate::documents::{pod, yaml};
 use crate::fixture::Lab;
-use crate::several_networks::{answer, pod, server, yaml};
+use crate::several_networks::{answer, server};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
