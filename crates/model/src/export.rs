@@ -190,11 +190,11 @@ mod tests {
 
     #[test]
     fn a_service_is_exported_to_all_or_to_the_tenants_that_are_listed() {
-        let all = Export::labelled(&service("all", None, spec())).unwrap();
+        let all = Export::labelled(&service("all", None, &spec())).unwrap();
         assert!(all.to.has("acme") && all.to.has("globex"));
         assert_eq!(all.addresses.len(), 2);
         assert_eq!(all.ports, [ExportPort { name: "https".into(), port: 443 }]);
-        let listed = Export::labelled(&service("listed", Some("acme, initech"), spec())).unwrap();
+        let listed = Export::labelled(&service("listed", Some("acme, initech"), &spec())).unwrap();
         assert!(listed.to.has("acme") && listed.to.has("initech") && !listed.to.has("globex"));
     }
 
@@ -203,12 +203,12 @@ mod tests {
         let headless = json!({"clusterIP": "None", "ports": [{"port": 80}]});
         let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "UDP"}]});
         let cases = [
-            (service("", None, spec()), "it must be \"all\" or \"listed\""),
-            (service("acme", None, spec()), "label atoll.dev/export is \"acme\""),
-            (service("listed", None, spec()), "annotation atoll.dev/export-to names no tenant"),
-            (service("listed", Some(" , "), spec()), "names no tenant"),
-            (service("all", None, headless), "spec.clusterIP"),
-            (service("all", None, udp), "spec.ports"),
+            (service("", None, &spec()), "it must be \"all\" or \"listed\""),
+            (service("acme", None, &spec()), "label atoll.dev/export is \"acme\""),
+            (service("listed", None, &spec()), "annotation atoll.dev/export-to names no tenant"),
+            (service("listed", Some(" , "), &spec()), "names no tenant"),
+            (service("all", None, &headless), "spec.clusterIP"),
+            (service("all", None, &udp), "spec.ports"),
         ];
         for (service, expected) in cases {
             let said = Export::labelled(&service).unwrap_err().to_string();
