@@ -183,20 +183,27 @@ async fn patch(
 ) -> Result<Executed> {
     change["metadata"]["resourceVersion"] = json!(target.revision.to_string());
     change["metadata"]["uid"] = json!(target.uid);
-    let (name, params) = (&target.key.name, PatchParams::default());
-    let answer = with_kind!(target.key.kind, K => {
-        let (api, change) = (K::api(client, name), Patch::Merge(&change));
-        let answer = match part {
-            Part::Object => api.patch(&name.name, &params, &change).await,
-            Part::Status => api.patch_status(&name.name, &params, &change).await,
-        };
-        answer.map(|object| settled(&object))
-    });
-    match answer {
+    let name = &target.key.name;
+    match with_kind!(target.key.kind, K => send::<K>(client, name, part, &change).await) {
         Ok(news) => Ok(Executed::as_thought([news])),
         Err(Error::Api(status)) => missed(client, target, status).await,
         Err(error) => Err(error),
     }
+}
+
+async fn send<K: Known>(
+    client: &Client,
+    name: &ObjectName,
+    part: Part,
+    change: &Value,
+) -> Result<News> {
+    let (api, params, change) =
+        (K::api(client, name), PatchParams::default(), Patch::Merge(change));
+    let answer = match part {
+        Part::Object => api.patch(&name.name, &params, &change).await,
+        Part::Status => api.patch_status(&name.name, &params, &change).await,
+    };
+    answer.map(|object| settled(&object))
 }
 
 /// A write that found its object changed, replaced or gone brings to light how it is.
