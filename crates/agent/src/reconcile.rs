@@ -6,6 +6,7 @@ mod requests;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +19,7 @@ use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::probe::Probes;
 use crate::reconcile::requests::Waiting;
 use crate::report::AttachedReport;
 use crate::seen::{Change, Scope, Seen};
@@ -56,6 +58,8 @@ pub(crate) struct Attendants {
     pub(crate) names: Option<Names>,
     /// Services of the cluster's own, where pods may call them.
     pub(crate) infra: Option<Infra>,
+    /// Probes and hooks, where the kubelet may ask for them.
+    pub(crate) probes: Option<Probes>,
 }
 
 /// Everything that changes on a node, and the only one to change it.
@@ -83,6 +87,8 @@ pub(crate) struct Reconciler<K, F> {
     complaints: Vec<Complaint>,
     /// Who is behind each interface of the last plan.
     occupants: BTreeMap<HostInterface, Occupant>,
+    /// Where each pod of the last plan is probed, by its UID.
+    primaries: BTreeMap<String, (HostInterface, IpAddr)>,
 }
 
 impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
@@ -115,6 +121,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             waiting: Vec::new(),
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
+            primaries: BTreeMap::new(),
         }
     }
 
