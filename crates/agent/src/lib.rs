@@ -77,7 +77,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
-    let probes = Some(Probes::start().await?);
+    let probes = Some(Probes::start());
     let attendants = Attendants { names, infra: Some(Infra::new()), probes };
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;

@@ -12,14 +12,17 @@ mod serve;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use atoll_abi::{Door, aliases_of};
 use atoll_model::probes::{Check, PROBE_PORT, ProbeSheet};
 use atoll_plan::HostInterface;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+/// How long after a failure the place is asked for again.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// A pod of this node by namespace and name.
 pub(crate) type PodName = (String, String);
@@ -68,14 +71,16 @@ impl Drop for Probes {
 }
 
 impl Probes {
-    /// Starts to answer the kubelet of this node.
-    pub(crate) async fn start() -> Result<Probes> {
-        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, PROBE_PORT));
-        let listener = TcpListener::bind(at).await;
-        let listener = listener.with_context(|| format!("cannot answer for probes at {at}"))?;
-        Ok(Probes::start_at(listener))
+    /// Answers the kubelet of this node from now on. A node where it cannot has its network all the
+    /// same.
+    pub(crate) fn start() -> Probes {
+        let subjects = Subjects::default();
+        let known = subjects.clone();
+        let task = tokio::spawn(async move { serve::run(listen().await, known).await });
+        Probes { subjects, task }
     }
 
+    #[cfg(test)]
     fn start_at(listener: TcpListener) -> Probes {
         let subjects = Subjects::default();
         let task = tokio::spawn(serve::run(listener, subjects.clone()));
@@ -103,6 +108,18 @@ impl Probes {
             known.entry(key).and_modify(|it| *it = None).or_insert(Some(subject));
         }
         self.subjects.store(Arc::new(known));
+    }
+}
+
+/// Tries until the place is ours.
+async fn listen() -> TcpListener {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, PROBE_PORT));
+    loop {
+        match TcpListener::bind(at).await {
+            Ok(listener) => return listener,
+            Err(error) => tracing::error!(%at, %error, "cannot answer for probes"),
+        }
+        tokio::time::sleep(RETRY).await;
     }
 }
 

@@ -209,6 +209,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     async fn on_look_again(&mut self) {
         self.look_anew = true;
         self.forget_vanished_sandboxes();
+        self.inform_attendants();
         self.pass().await;
         if let Err(error) = self.kernel.collect() {
             tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");

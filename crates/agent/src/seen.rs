@@ -382,6 +382,29 @@ mod tests {
         assert_eq!(quarters(&seen.scope()), after);
     }
 
+    fn exported(namespace: &str) -> (ServiceName, Exported) {
+        let service = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "registry", "namespace": namespace},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+        }));
+        let service = service.unwrap();
+        let (export, named) = (Export::api(&service).unwrap(), Service::read(&service).unwrap());
+        ((namespace.into(), "registry".into()), Exported { export, named })
+    }
+
+    #[test]
+    fn a_service_of_a_tenants_namespace_is_exported_to_nobody() {
+        let mut seen = seen();
+        let all = ["kube-system", "shop", "unknown"].map(exported);
+        seen.absorb(Change::Exports(Delta::All(all.into())));
+        let [infra, of_tenant, _] = ["kube-system", "shop", "unknown"].map(|it| exported(it).0);
+        assert_eq!(seen.scope().exports, [infra.clone()].into());
+        assert_eq!(seen.backed().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&infra));
+        seen.absorb(Change::Targets(infra.clone(), Delta::All(BTreeMap::new())));
+        seen.absorb(Change::Targets(of_tenant, Delta::All(BTreeMap::new())));
+        assert_eq!(seen.targets.keys().collect::<Vec<_>>(), [&infra], "late words are forgotten");
+    }
+
     #[test]
     fn a_scope_is_whole_once_the_namespaces_were_listed() {
         let mut unlisted = Seen::default();

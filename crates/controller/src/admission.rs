@@ -42,23 +42,29 @@ pub(crate) async fn start(
         .await
         .with_context(|| format!("cannot have a certificate in secret {namespace}/{NAME}"))?;
     let listener = serve::listen(address)?;
-    tasks.spawn(serve::run(listener, Arc::new(credentials.server_config()?)));
-    tasks.spawn(introduce(client, credentials));
+    let tls = Arc::new(credentials.server_config()?);
+    let configurations = Api::<MutatingWebhookConfiguration>::all(client);
+    tasks.spawn(async move {
+        // Who is not yet believed is not ready, and does not answer as if it were.
+        introduce(&configurations, &credentials).await;
+        tokio::join!(serve::run(listener, tls), stay_known(&configurations, &credentials));
+    });
     Ok(())
 }
 
-/// Writes the authority into the configuration, again and again: it may be applied anew.
-async fn introduce(client: Client, credentials: Credentials) {
-    let configurations = Api::<MutatingWebhookConfiguration>::all(client);
+/// The configuration may be applied anew, without what was written into it.
+async fn stay_known(configurations: &Api<MutatingWebhookConfiguration>, credentials: &Credentials) {
     loop {
-        let pause = match introduce_once(&configurations, &credentials).await {
-            Ok(()) => LOOK_AGAIN,
-            Err(error) => {
-                tracing::warn!(%error, "cannot tell the API whom to ask about probes");
-                RETRY
-            }
-        };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(LOOK_AGAIN).await;
+        introduce(configurations, credentials).await;
+    }
+}
+
+/// Tries until the API knows whom to believe.
+async fn introduce(configurations: &Api<MutatingWebhookConfiguration>, credentials: &Credentials) {
+    while let Err(error) = introduce_once(configurations, credentials).await {
+        tracing::warn!(%error, "cannot tell the API whom to ask about probes");
+        tokio::time::sleep(RETRY).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::scenarios::{agents, nodes, power, reach, users};
+use crate::scenarios::{agents, infra, nodes, power, reach, users};
 use crate::stage::Stage;
 
 /// What a promise needs in order to be tried.
@@ -21,7 +21,7 @@ use Needs::{Nothing, OwnNodes};
 
 type Promise = (&'static str, Needs, fn(&Stage) -> Result<()>);
 
-const PROMISES: [Promise; 13] = [
+const PROMISES: [Promise; 16] = [
     ("a released Kubernetes is up, without a network", OwnNodes, Stage::raise),
     ("nodes become ready once Atoll is installed", Nothing, nodes::become_ready),
     ("the controller has no powers, the agent only what it needs", Nothing, nodes::least_privilege),
@@ -36,6 +36,17 @@ const PROMISES: [Promise; 13] = [
     ("exec runs in the pod and passes on input and exit code", Nothing, users::exec),
     ("logs shows what the container wrote", Nothing, users::logs),
     ("port-forward leads into the pod", Nothing, users::port_forward),
+    ("pods reach the API, which knows them by their tokens", Nothing, infra::api_is_reached),
+    (
+        "probes and hooks meet their own pod, where two have one address on one node",
+        Nothing,
+        infra::probes_meet_their_own_pod,
+    ),
+    (
+        "a probe that leads elsewhere is refused with a sentence",
+        Nothing,
+        infra::probes_elsewhere_are_refused,
+    ),
     (
         "agents are deleted under traffic and no packet is lost",
         Nothing,

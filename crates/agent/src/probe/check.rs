@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use atoll_abi::PROBER_PORTS;
 use atoll_model::probes::{Check, How};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -34,17 +36,38 @@ async fn ask(check: &Check, line: Line) -> Result<(), String> {
     }
 }
 
+/// How many of our ports are tried: another probe of the same pod may have one.
+const TRIES: usize = 16;
+
 /// A connection to a port of the pod.
 pub(super) async fn connect(line: Line, port: u16) -> Result<TcpStream, String> {
-    let open = async {
-        let socket = match line.called.is_ipv4() {
-            true => TcpSocket::new_v4(),
-            false => TcpSocket::new_v6(),
-        }?;
-        socket.bind(SocketAddr::new(line.from, 0))?;
-        let stream = socket.connect(SocketAddr::new(line.called, port)).await?;
-        stream.set_nodelay(true)?;
-        io::Result::Ok(stream)
-    };
-    open.await.map_err(|error| format!("cannot connect to port {port} of {}: {error}", line.own))
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..TRIES {
+        match open(line, port).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+        if !matches!(last.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) {
+            break;
+        }
+    }
+    Err(format!("cannot connect to port {port} of {}: {last}", line.own))
+}
+
+async fn open(line: Line, port: u16) -> io::Result<TcpStream> {
+    let socket = match line.called.is_ipv4() {
+        true => TcpSocket::new_v4(),
+        false => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(line.from, next_port()))?;
+    let stream = socket.connect(SocketAddr::new(line.called, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The ports that the kernel lets probes come from, each in turn.
+fn next_port() -> u16 {
+    static TURN: AtomicU16 = AtomicU16::new(0);
+    PROBER_PORTS + TURN.fetch_add(1, Ordering::Relaxed) % (u16::MAX - PROBER_PORTS + 1)
 }

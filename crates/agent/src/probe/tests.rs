@@ -116,6 +116,41 @@ async fn an_answer_from_400_on_has_failed_and_headers_are_sent_as_written() {
     assert!(question.contains("host: shop") && question.contains("x-token: t"), "{question}");
 }
 
+/// A server over TLS, with a certificate that nobody has signed, that answers with 200.
+async fn tls_server(ip: [u8; 4]) -> u16 {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(vec!["elsewhere".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key.into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind((Ipv4Addr::from(ip), 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let _asked = stream.read(&mut [0; 4096]).await.unwrap();
+            let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_probe_over_tls_is_content_with_any_certificate() {
+    let port = tls_server([127, 0, 1, 1]).await;
+    let over = |tls| check(How::Http(HttpCheck { port, path: "/".into(), tls, headers: vec![] }));
+    let checks = [("web/readiness", over(true)), ("web/liveness", over(false))];
+    let node = Node::with([pod("acme", "x1", &checks)]).await;
+    assert_eq!(node.ask("/probe/acme/x1/web/readiness").await, Some((200, "ok".into())));
+    assert_eq!(node.ask("/probe/acme/x1/web/liveness").await.unwrap().0, 503);
+}
+
 #[tokio::test]
 async fn a_tcp_probe_is_content_with_a_connection() {
     let listener = TcpListener::bind("127.0.1.1:0").await.unwrap();
