@@ -15,6 +15,7 @@ mod kernel;
 mod leave;
 mod names;
 mod plugin;
+mod probe;
 mod reconcile;
 mod report;
 mod seen;
@@ -40,6 +41,7 @@ use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::names::Names;
+use crate::probe::Probes;
 use crate::reconcile::{Attendants, Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
@@ -79,7 +81,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
-    let attendants = Attendants { names, infra: Some(Infra::new()) };
+    let probes = Some(Probes::start());
+    let attendants = Attendants { names, infra: Some(Infra::new()), probes };
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::scenarios::{agents, leaving, names, nodes, power, reach, users};
+use crate::scenarios::{agents, infra, leaving, names, nodes, power, reach, users};
 use crate::stage::Stage;
 
 /// A sentence, and how it is tried.
@@ -52,6 +52,16 @@ const PROMISES: &[Promise] = &[
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),
+    promise("pods reach the API, which knows them by their tokens", infra::api_is_reached).smoke(),
+    promise(
+        "probes and hooks meet their own pod, where two have one address on one node",
+        infra::probes_meet_their_own_pod,
+    )
+    .smoke(),
+    promise(
+        "a probe that leads elsewhere is refused with a sentence",
+        infra::probes_elsewhere_are_refused,
+    ),
     promise(
         "agents are deleted under traffic and no packet is lost",
         agents::deleted_under_traffic,

@@ -87,6 +87,8 @@ pub(crate) fn api_server(home: &Home) -> Program {
             format!("--service-cluster-ip-range={SERVICE_RANGE}"),
             "--authorization-mode=Node,RBAC".into(),
             "--enable-admission-plugins=NodeRestriction".into(),
+            // Without kube-proxy, services that the API itself asks are found by their endpoints.
+            "--enable-aggregator-routing=true".into(),
             "--allow-privileged=true".into(),
             format!("--client-ca-file={}", pki("ca.crt")),
             format!("--tls-cert-file={}", pki("apiserver.crt")),

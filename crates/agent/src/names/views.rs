@@ -150,7 +150,8 @@ impl Views {
             | Change::Namespaces(_)
             | Change::Api(_)
             | Change::Exports(_)
-            | Change::Targets(..) => {}
+            | Change::Targets(..)
+            | Change::Probed(_) => {}
         }
     }
 

@@ -24,9 +24,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// Who asks.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
-    /// Holds the role `atoll-admin`, and may write namespaces.
+    /// Holds the role `atoll-admin`, and may write namespaces and services.
     Administrator,
-    /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write namespaces too.
+    /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write the same.
     UserOf(&'static str),
     /// Somebody whom roles let write ports and claims.
     PortEditor,
@@ -68,7 +68,7 @@ const RIGHTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: test-namespaces}
-rules: [{apiGroups: [""], resources: [namespaces], verbs: [get, create, patch, delete]}]
+rules: [{apiGroups: [""], resources: [namespaces, services], verbs: [get, create, patch, delete]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

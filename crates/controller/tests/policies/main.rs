@@ -6,7 +6,7 @@
 mod cluster;
 
 use atoll_api::{Claim, Network, Port, Subnet};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Service};
 use serde_json::{Value, json};
 
 use cluster::{Cluster, Who, allowed, refused};
@@ -136,4 +136,38 @@ async fn an_agent_writes_only_the_status_of_ports_of_its_own_node() {
     let spec = json!({"spec": {"node": "node9"}});
     refused(cluster::patch(&agent, "web.eth0", spec).await, "cannot patch resource");
     cluster::remove(&controller, "web.eth0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn only_administrators_export_services_to_tenants() {
+    let cluster = Cluster::installed("export").await;
+    let namespaces = cluster.all::<Namespace>(Who::Administrator);
+    allowed(cluster::create(&namespaces, json!({"metadata": {"name": "export-infra"}})).await);
+    let admin = cluster.inside::<Service>("export-infra", Who::Administrator);
+    let alice = cluster.inside::<Service>("export-infra", Who::UserOf("acme"));
+    let service = |marks: Value| {
+        let mut metadata = json!({"name": "registry"});
+        metadata.as_object_mut().unwrap().extend(marks.as_object().unwrap().clone());
+        json!({"metadata": metadata, "spec": {"ports": [{"port": 80}]}})
+    };
+    let to = |value: Option<&str>| json!({"labels": {"atoll.dev/export": value}});
+    let marked = |value: Option<&str>| json!({"metadata": to(value)});
+    let says = "only by who has the verb export on tenants";
+    refused(cluster::create(&alice, service(to(Some("all")))).await, says);
+    allowed(cluster::create(&alice, service(json!({}))).await);
+    refused(cluster::patch(&alice, "registry", marked(Some("all"))).await, says);
+    allowed(cluster::patch(&admin, "registry", marked(Some("all"))).await);
+    refused(cluster::patch(&alice, "registry", marked(None)).await, says);
+    let ports = json!({"spec": {"ports": [{"port": 81}]}});
+    allowed(cluster::patch(&alice, "registry", ports).await);
+    let nonsense = marked(Some("acme"));
+    refused(cluster::patch(&admin, "registry", nonsense).await, "\"all\" or \"listed\"");
+    refused(cluster::patch(&admin, "registry", marked(Some("listed"))).await, "must list tenants");
+    let listed = json!({"metadata": {"labels": {"atoll.dev/export": "listed"},
+                                     "annotations": {"atoll.dev/export-to": "acme, globex"}}});
+    allowed(cluster::patch(&admin, "registry", listed).await);
+    let inside = cluster.inside::<Service>("hand", Who::Administrator);
+    refused(cluster::create(&inside, service(to(Some("all")))).await, "namespaces of no tenant");
+    cluster::remove(&namespaces, "export-infra").await;
 }

@@ -1,6 +1,7 @@
 //! What is tried on the cluster, by subject.
 
 pub(crate) mod agents;
+pub(crate) mod infra;
 pub(crate) mod leaving;
 pub(crate) mod names;
 pub(crate) mod nodes;
