@@ -4,6 +4,7 @@
 
 mod connections;
 mod counting;
+mod decisions;
 mod doors;
 mod fabric;
 mod fragments;
