@@ -147,7 +147,7 @@ impl History {
                 self.make_service(*number, &format!("198.18.0.{ip}"));
             }
             Step::DeleteService(number) => {
-                self.delete(Kind::Service, &format!("shop/svc-{number}"))
+                self.delete(Kind::Service, &format!("shop/svc-{number}"));
             }
             Step::DeleteNetwork(number) => {
                 self.delete(Kind::Network, &format!("acme.extra-{number}"));
