@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const PROGRAMS: [&str; 3] = ["from_pod", "from_overlay", "from_node"];
+const PROGRAMS: [&str; 4] = ["from_pod", "from_overlay", "from_node", "wire"];
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \
                        or name another clang in BPF_CLANG";
 

@@ -79,6 +79,10 @@ pub struct PortSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 15))]
     pub interface: String,
+    /// What the pod finds under that name: a veth, which has the addresses, or a tap, which a
+    /// virtual machine opens.
+    #[serde(default, skip_serializing_if = "InterfaceType::is_veth")]
+    pub interface_type: InterfaceType,
     /// The node, once the pod is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -93,6 +97,23 @@ pub struct PortSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)))]
     pub routes: Vec<String>,
+}
+
+/// What a pod finds under the name of its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InterfaceType {
+    /// A link with the pod's addresses.
+    #[default]
+    Veth,
+    /// A tap without addresses, for a virtual machine to open.
+    Tap,
+}
+
+impl InterfaceType {
+    fn is_veth(&self) -> bool {
+        *self == InterfaceType::Veth
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

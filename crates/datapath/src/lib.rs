@@ -39,6 +39,7 @@ mod remove;
 mod routes;
 mod sandbox;
 mod seat;
+mod tap;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -48,6 +49,7 @@ pub use error::{DatapathError, Remains, StepError};
 pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
 pub use preflight::PreflightError;
+pub use tap::open as open_tap;
 pub use traffic::Traffic;
 
 use error::Attempt;

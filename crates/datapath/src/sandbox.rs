@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::thread;
 
-use atoll_plan::PodInterface;
+use atoll_plan::{Device, HostInterface, PodInterface};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use nix::sched::{CloneFlags, setns};
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
 use crate::quiet::{silence_pod_side, stop_forwarding};
-use crate::routes;
+use crate::{routes, tap};
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -66,13 +66,21 @@ pub(crate) async fn resize(sandbox: &File, name: &str, mtu: u32) -> Result<(), D
     .await
 }
 
-/// Gives the pod's side its addresses and routes and sets it up. Repeatable.
+/// Gives the pod's side its addresses and routes, or a tap, and sets it up. Repeatable.
 pub(crate) async fn configure(
     sandbox: &File,
-    interface: &PodInterface,
+    host_side: &HostInterface,
+    wanted: &PodInterface,
 ) -> Result<(), DatapathError> {
-    let interface = interface.clone();
-    inside(sandbox, async move |netlink| configure_here(&netlink, &interface).await).await
+    let (host_side, wanted) = (host_side.clone(), wanted.clone());
+    inside(sandbox, async move |netlink| match wanted.device {
+        Device::Veth => configure_here(&netlink, &wanted).await,
+        Device::Tap => {
+            let pod_side = in_pod(&netlink, wanted.pod_side(&host_side)).await?;
+            tap::complete(&netlink, &wanted.name, &pod_side).await
+        }
+    })
+    .await
 }
 
 async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), DatapathError> {

@@ -10,6 +10,7 @@ mod fixture;
 mod inside;
 mod isolation;
 mod lifecycle;
+mod machines;
 mod names;
 mod observe;
 mod restart;

@@ -15,6 +15,7 @@ mod overlay_ipv6;
 mod several_interfaces;
 mod spoofing;
 mod talk;
+mod taps;
 mod threats;
 mod under_load;
 mod upgrade;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use atoll_api::{Reason, marks};
+use atoll_api::{InterfaceType, Reason, marks};
 use atoll_types::{Label, MacAddr};
 use serde::Deserialize;
 
@@ -28,6 +28,8 @@ pub struct Nic {
     pub mac: Option<MacAddr>,
     /// A port that was made beforehand.
     pub port: Option<String>,
+    /// What the pod finds under its name.
+    pub kind: InterfaceType,
 }
 
 impl Nic {
@@ -63,6 +65,8 @@ struct Written {
     mac: Option<String>,
     name: Option<String>,
     port: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 /// An extra network as it is written: just its name, or with what is asked of the interface.
@@ -163,6 +167,7 @@ impl Written {
             ips: addresses(given(self.ip), self.ips, &place)?,
             mac: parsed(self.mac).map_err(|error| place.wrong("mac", error))?,
             port: given(self.port),
+            kind: interface_type(self.kind).map_err(|error| place.wrong("type", error))?,
         };
         if nic.port.is_some() && (nic.asks_for_place() || nic.mac.is_some()) {
             let why = "a port made beforehand has its subnet, addresses and mac already";
@@ -204,6 +209,14 @@ fn addresses(
         return Err(place.wrong(field, "an interface has one address of each family"));
     }
     Ok(parsed)
+}
+
+fn interface_type(text: Option<String>) -> Result<InterfaceType, String> {
+    match given(text).as_deref() {
+        None | Some("veth") => Ok(InterfaceType::Veth),
+        Some("tap") => Ok(InterfaceType::Tap),
+        Some(other) => Err(format!("{other:?} is neither veth nor tap")),
+    }
 }
 
 /// Ports are named after their interface, so that it is a DNS label.
@@ -274,6 +287,15 @@ mod tests {
             (nics.len(), nics[0].name.as_str(), nics[0].asks_for_place()),
             (1, "eth0", false)
         );
+    }
+
+    #[test]
+    fn an_interface_is_a_veth_unless_a_tap_is_asked_for() {
+        let nics = nics(r#"[{"type": "tap"}, {"type": "veth"}, {}]"#);
+        let kinds: Vec<_> = nics.iter().map(|nic| nic.kind).collect();
+        assert_eq!(kinds, [InterfaceType::Tap, InterfaceType::Veth, InterfaceType::Veth]);
+        let wrong = message(r#"[{"type": "bridge"}]"#);
+        assert_eq!(wrong, "atoll.dev/nics[0].type: \"bridge\" is neither veth nor tap");
     }
 
     #[test]
