@@ -10,7 +10,9 @@ mod alone;
 mod attachments;
 mod config;
 mod directory;
+mod infra;
 mod kernel;
+mod leave;
 mod names;
 mod plugin;
 mod reconcile;
@@ -21,6 +23,7 @@ mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
+pub use leave::{LeaveConfig, leave, left_on_node};
 pub use plugin::PluginPlaces;
 
 use std::future::Future;
@@ -35,8 +38,9 @@ use tokio::sync::mpsc;
 
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
+use crate::infra::Infra;
 use crate::names::Names;
-use crate::reconcile::{Reconciler, Timing};
+use crate::reconcile::{Attendants, Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
 const MAILBOX: usize = 1024;
@@ -75,6 +79,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
+    let attendants = Attendants { names, infra: Some(Infra::new()) };
     let reports = report::start(client);
     let server = serve::Server::bind(&config.socket)?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
@@ -82,7 +87,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         &config.node_name,
         kernel,
         store,
-        names,
+        attendants,
         follow,
         reports,
         Timing::default(),

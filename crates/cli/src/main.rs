@@ -5,14 +5,17 @@ mod cluster;
 mod convert;
 mod dns;
 mod drops;
+mod install;
+mod leave;
 mod observe;
 mod output;
+mod target;
 mod who;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use atoll_agent::AgentConfig;
+use atoll_agent::{AgentConfig, LeaveConfig};
 use atoll_controller::ControllerConfig;
 use atoll_datapath::Datapath;
 use atoll_lab::{Hooks, LabCommand};
@@ -24,6 +27,7 @@ use crate::cluster::ClusterArgs;
 use crate::convert::ConvertArgs;
 use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
+use crate::install::{InstallArgs, Intent, UninstallArgs};
 use crate::observe::ObserveArgs;
 use crate::who::WhoArgs;
 
@@ -42,7 +46,8 @@ const EXAMPLES: &str = "Examples:
   atoll observe --pod acme/web      drops and connections of a pod, as they happen
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
-  atoll apply -f network.yaml --tenant acme";
+  atoll apply -f network.yaml --tenant acme
+  atoll install --dry-run           what it would bring to a cluster";
 
 #[derive(Subcommand)]
 enum Command {
@@ -62,6 +67,12 @@ enum Command {
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
     Apply(ApplyArgs),
+    /// Bring Atoll to a cluster
+    Install(InstallArgs),
+    /// Bring this version to a cluster that has another, with the settings as they are
+    Upgrade(InstallArgs),
+    /// Take Atoll off a cluster and its nodes
+    Uninstall(UninstallArgs),
     /// Client, echo server and prober for trying out networks
     #[command(subcommand)]
     Toolbox(ToolboxCommand),
@@ -79,6 +90,8 @@ enum Command {
         #[command(flatten)]
         config: AgentConfig,
     },
+    /// Take everything of Atoll off this node, once its agent has ended
+    Leave(LeaveConfig),
     /// The CNI plugin, as a container runtime calls it; the same as calling this program atoll-cni
     Cni,
 }
@@ -98,6 +111,9 @@ fn main() -> ExitCode {
         Command::Dns(command) => dns::run(command),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
+        Command::Install(args) => install::run(args, Intent::Install),
+        Command::Upgrade(args) => install::run(args, Intent::Upgrade),
+        Command::Uninstall(args) => install::uninstall(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),
         Command::Controller { cluster, config } => cluster::serve(&cluster, |client, shutdown| {
             atoll_controller::run(client, config, shutdown)
@@ -105,6 +121,7 @@ fn main() -> ExitCode {
         Command::Agent { cluster, config } => {
             cluster::serve(&cluster, |client, shutdown| atoll_agent::run(client, config, shutdown))
         }
+        Command::Leave(config) => leave::run(&config),
     })
 }
 

@@ -51,6 +51,14 @@ pub(crate) async fn resize_pod_side(
     }
 }
 
+/// Leads what the pod reaches through its side there, and nothing else of it.
+pub(crate) async fn route_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
+    match wanted.device {
+        Device::Veth => sandbox::route(&sandbox::open(&wanted.sandbox)?, wanted).await,
+        Device::Tap => Ok(()),
+    }
+}
+
 /// Removes the pair; one that is gone already is as good.
 pub(crate) async fn remove(netlink: &Netlink, name: &HostInterface) -> Result<(), DatapathError> {
     let link = netlink.link(name.as_str()).await?;

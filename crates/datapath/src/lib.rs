@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_plan::{HostInterface, Observed, Reach, Step};
 use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -27,6 +28,7 @@ mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
+mod networks;
 mod news;
 mod node_link;
 mod observe;
@@ -37,6 +39,7 @@ mod program;
 mod quiet;
 mod remove;
 mod routes;
+mod rules;
 mod sandbox;
 mod seat;
 mod tap;
@@ -77,6 +80,8 @@ pub struct Datapath {
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
+    /// What pods with several interfaces reach through those made or routed since this was opened.
+    routed: BTreeMap<HostInterface, Reach>,
 }
 
 impl Datapath {
@@ -129,6 +134,7 @@ impl Datapath {
             overlay,
             node_link,
             pod_mtu,
+            routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;
@@ -213,7 +219,7 @@ impl Datapath {
 
     /// The connections of a network that this node knows.
     pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        self.maps.connections(network)
+        self.maps.connections.list(network)
     }
 
     /// Begins to listen to drops, and to connections that come and go.
@@ -221,16 +227,21 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets the drop counters of networks that have no pod here any more, and makes ready for
-    /// the next network. To be called from time to time.
+    /// Forgets connections that are over, and the drop counters of networks that have no pod here
+    /// any more. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }
 
-    /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
-    /// after errors.
-    pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
-        remove::remove(config).await
+    /// Uninstalls: removes every link and device of ours in this network namespace and every pin
+    /// below `bpf_root`, going on after errors.
+    pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
+        remove::remove(bpf_root).await
+    }
+
+    /// What [`Datapath::remove`] would remove, in words.
+    pub async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
+        remove::traces(bpf_root).await
     }
 }
 
@@ -247,7 +258,7 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
         former.copy_entries(&mut maps)?;
         former.move_links(&pins.links())?;
     }
-    maps.complete()?;
+    maps.learn_networks()?;
     events::silence(&pins.maps())?;
     Ok(maps)
 }

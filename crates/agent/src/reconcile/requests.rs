@@ -321,7 +321,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     /// What a pod of this node would be told about a name.
     fn name(&self, question: &NameQuestion) -> Result<AgentReply, CniError> {
-        let Some(names) = &self.names else {
+        let Some(names) = &self.attendants.names else {
             let message = "the agent answers no names; start it with --cluster-dns";
             return Err(CniError::new(ErrorCode::NotAvailable, message));
         };

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::pass::patience;
-use super::{Audience, Reconciler, Timing};
+use super::{Attendants, Audience, Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
@@ -121,7 +121,7 @@ impl Agent {
             "node1",
             kernel.clone(),
             AttachmentStore::open(state.path()).unwrap(),
-            None,
+            Attendants::default(),
             move |scope: &Scope| {
                 sink.lock()
                     .unwrap()

@@ -7,6 +7,8 @@
 mod bad_input;
 mod documents;
 mod fixture;
+mod flat;
+mod infra;
 mod inside;
 mod isolation;
 mod lifecycle;

@@ -11,7 +11,7 @@ use crate::fabric::{Fabric, Node, Pod, network};
 use crate::isolation::assert_checksums;
 use crate::talk::{BRIEF, LIMIT, Voice, connect, ping, udp};
 
-fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
@@ -38,7 +38,7 @@ fn twins() -> (Fabric, [Pod; 2]) {
 }
 
 /// The alias that the node knows a pod by, in the family of `like`.
-fn alias(node: &Node, pod: &Pod, like: IpAddr) -> IpAddr {
+pub(crate) fn alias(node: &Node, pod: &Pod, like: IpAddr) -> IpAddr {
     let askers = node.run(|state| state.datapath.as_ref().unwrap().askers().unwrap());
     let (index, _) = askers.iter().find(|(_, name)| **name == pod.host_side).unwrap();
     aliases_of(*index)[usize::from(like.is_ipv6())]
@@ -55,7 +55,7 @@ fn agent(node: &Node, at: SocketAddr) -> UdpSocket {
     socket
 }
 
-fn speaking(pod: &Pod, to: IpAddr) -> Voice<'_> {
+pub(crate) fn speaking(pod: &Pod, to: IpAddr) -> Voice<'_> {
     if to.is_ipv4() { pod.v4() } else { pod.v6() }
 }
 

@@ -186,7 +186,15 @@ fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
     let pods = three_pods(&fabric);
     let node = &fabric.nodes[0];
     let maps = ["interfaces", "endpoints", "peers", "drops"];
-    for map in maps.into_iter().chain(["connections", "traffic", "events", "watchers"]) {
+    for map in maps.into_iter().chain([
+        "networks",
+        "connections",
+        "turns",
+        "rings",
+        "traffic",
+        "events",
+        "watchers",
+    ]) {
         node.run(move |state| {
             remove_pin(state, &format!("maps/{map}"));
             state.open();
@@ -309,12 +317,21 @@ fn removal_leaves_nothing_and_is_repeatable() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let node = &fabric.nodes[0];
+        let traces = |state: &State| {
+            state.runtime.block_on(Datapath::traces(&state.config.bpf_root)).unwrap()
+        };
+        let before = node.run(move |state| traces(state));
+        for trace in ["link atoll-vx", "link atoll-node", &format!("link {}", pods[0].host_side)] {
+            assert!(before.iter().any(|found| found == trace), "{trace} is not in {before:?}");
+        }
+        assert!(before.iter().any(|found| found.starts_with("pins in ")), "{before:?}");
         for _ in 0..2 {
-            node.run(|state| {
+            node.run(move |state| {
                 state.datapath = None;
-                state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+                state.runtime.block_on(Datapath::remove(&state.config.bpf_root)).unwrap();
                 assert_eq!(state.bpf.files(), Vec::<std::path::PathBuf>::new());
                 assert!(!state.config.bpf_root.exists());
+                assert_eq!(traces(state), Vec::<String>::new());
             });
         }
         let left = node.namespace.ip("-br link");
@@ -331,7 +348,7 @@ fn links_of_others_survive_removal() {
     node.namespace.ip("link add atlantic type veth peer name vethc0ffee");
     node.run(|state| {
         state.datapath = None;
-        state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+        state.runtime.block_on(Datapath::remove(&state.config.bpf_root)).unwrap();
     });
     let left = node.namespace.ip("-br link");
     assert!(left.contains("atlantic") && left.contains("vethc0ffee"), "{left}");

@@ -12,6 +12,8 @@ mod isolation;
 mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
+mod port_scan;
+mod service_doors;
 mod several_interfaces;
 mod spoofing;
 mod talk;
