@@ -91,6 +91,10 @@ pub struct PortSpec {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self != 'lo'")
         .message("interface is a name like eth0, of lower-case letters, digits and inner dashes, and not lo"))]
     pub interface: String,
+    /// What the pod finds under that name: a veth, which has the addresses, or a tap, which a
+    /// virtual machine opens.
+    #[serde(default, skip_serializing_if = "InterfaceType::is_veth")]
+    pub interface_type: InterfaceType,
     /// The node, once the pod is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
@@ -110,6 +114,23 @@ pub struct PortSpec {
     #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
         .message("each of routes must be a CIDR like 10.0.0.0/16, with no bit set beyond its prefix"))]
     pub routes: Vec<String>,
+}
+
+/// What a pod finds under the name of its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InterfaceType {
+    /// A link with the pod's addresses.
+    #[default]
+    Veth,
+    /// A tap without addresses, for a virtual machine to open.
+    Tap,
+}
+
+impl InterfaceType {
+    fn is_veth(&self) -> bool {
+        *self == InterfaceType::Veth
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -42,6 +42,7 @@ mod routes;
 mod rules;
 mod sandbox;
 mod seat;
+mod tap;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -51,6 +52,7 @@ pub use error::{DatapathError, Remains, StepError};
 pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
 pub use preflight::PreflightError;
+pub use tap::open as open_tap;
 pub use traffic::Traffic;
 
 use error::Attempt;

@@ -328,6 +328,7 @@ mod tests {
                 pod: PodRef::new(*tenant, "web"),
                 pod_uid: format!("{tenant}-web"),
                 interface: "eth0".into(),
+                device: atoll_plan::Device::Veth,
                 node: None,
                 others: BTreeSet::new(),
                 routes: BTreeSet::new(),

@@ -18,6 +18,7 @@ mod service_doors;
 mod several_interfaces;
 mod spoofing;
 mod talk;
+mod taps;
 mod threats;
 mod under_load;
 mod upgrade;

@@ -275,6 +275,7 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
             Reach::Only(port.routes.clone())
         },
         has_siblings: !pod.first.others.is_empty(),
+        device: port.device,
     }
 }
 
@@ -282,6 +283,7 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
 mod tests {
     use std::collections::BTreeSet;
 
+    use atoll_plan::Device;
     use atoll_types::MacAddr;
 
     use super::*;
@@ -296,6 +298,7 @@ mod tests {
             pod: PodRef::new(format!("tenant-{network}"), pod),
             pod_uid: format!("{network}-{pod}"),
             interface: "eth0".into(),
+            device: Device::Veth,
             node: Some(node.into()),
             others: BTreeSet::new(),
             routes: BTreeSet::new(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use atoll_api::{Reason, marks};
+use atoll_api::{InterfaceType, Reason, marks};
 use atoll_types::{Label, MacAddr};
 use serde_json::Value;
 
@@ -28,6 +28,8 @@ pub struct Nic {
     pub mac: Option<MacAddr>,
     /// A port that was made beforehand.
     pub port: Option<String>,
+    /// What the pod finds under its name.
+    pub kind: InterfaceType,
 }
 
 impl Nic {
@@ -52,7 +54,7 @@ const MOST: usize = 16;
 const LONGEST_NAME: usize = 15;
 
 /// What can be written of an interface.
-const FIELDS: &str = "network, subnet, ip, ips, mac, name, port";
+const FIELDS: &str = "network, subnet, ip, ips, mac, name, port, type";
 
 /// An interface as it is written.
 #[derive(Default)]
@@ -64,6 +66,7 @@ struct Written {
     mac: Option<String>,
     name: Option<String>,
     port: Option<String>,
+    kind: Option<String>,
 }
 
 /// Where something was written.
@@ -162,6 +165,7 @@ impl Written {
                 "mac" => &mut written.mac,
                 "name" => &mut written.name,
                 "port" => &mut written.port,
+                "type" => &mut written.kind,
                 "ips" => {
                     written.ips = texts(value).map_err(|error| place.wrong(field, error))?;
                     continue;
@@ -191,6 +195,7 @@ impl Written {
             ips: addresses(given(self.ip), self.ips, &place)?,
             mac: parsed(self.mac).map_err(|error| place.wrong("mac", error))?,
             port: object_name(self.port).map_err(|error| place.wrong("port", error))?,
+            kind: interface_type(self.kind).map_err(|error| place.wrong("type", error))?,
         };
         if nic.port.is_some() && (nic.asks_for_place() || nic.mac.is_some()) {
             let why =
@@ -263,6 +268,14 @@ fn addresses(
         return Err(place.wrong(field, "an interface has at most one address of each family"));
     }
     Ok(parsed)
+}
+
+fn interface_type(text: Option<String>) -> Result<InterfaceType, String> {
+    match given(text).as_deref() {
+        None | Some("veth") => Ok(InterfaceType::Veth),
+        Some("tap") => Ok(InterfaceType::Tap),
+        Some(other) => Err(format!("{other:?} is neither veth nor tap")),
+    }
 }
 
 /// Ports are named after their interface, so that it is a DNS label.

@@ -19,6 +19,15 @@ fn a_pod_that_asks_for_nothing_has_one_interface() {
 }
 
 #[test]
+fn an_interface_is_a_veth_unless_a_tap_is_asked_for() {
+    let nics = nics(r#"[{"type": "tap"}, {"type": "veth"}, {}]"#);
+    let kinds: Vec<_> = nics.iter().map(|nic| nic.kind).collect();
+    assert_eq!(kinds, [InterfaceType::Tap, InterfaceType::Veth, InterfaceType::Veth]);
+    let wrong = parse(Some(r#"[{"type": "bridge"}]"#), None).unwrap_err().message;
+    assert_eq!(wrong, "atoll.dev/nics[0].type: \"bridge\" is neither veth nor tap");
+}
+
+#[test]
 fn a_pod_asks_for_subnet_address_and_name() {
     let nics = nics(r#"[{"subnet": "web", "ip": "10.0.0.5", "name": "eth0"}, {}]"#);
     assert_eq!(nics[0].subnet.as_deref(), Some("web"));
