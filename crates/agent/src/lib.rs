@@ -12,6 +12,7 @@ mod config;
 mod kernel;
 mod leave;
 mod names;
+mod plain;
 mod plugin;
 mod reconcile;
 mod report;
@@ -37,6 +38,7 @@ use tokio::sync::mpsc;
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::names::Names;
+use crate::plain::Plain;
 use crate::reconcile::{Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
@@ -75,9 +77,10 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
-    let reports = report::start(client);
+    let reports = report::start(client.clone());
     let server = serve::Server::bind(&config.socket)?;
-    config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
+    let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
+    config.plugin.install(Path::new("/proc/self/exe"), &config.socket, plain.as_ref())?;
     let reconciler = Reconciler::new(
         &config.node_name,
         kernel,
@@ -91,6 +94,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen) => ended,
         ended = server.run(requests) => ended,
+        ended = plain::keep_routes(client, &config.node_name), if plain.is_some() => ended,
     }
 }
 
