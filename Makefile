@@ -47,12 +47,15 @@ unit: ## Every test of the workspace; those that touch the kernel need root and 
 # Tests are chosen out of the whole workspace: chosen by package, cargo would build what they depend
 # on once more, with the features of that package alone.
 .PHONY: test-real
-test-real: setup ## The API, `atoll apply` and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time)
+test-real: setup ## The API, `atoll apply` and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time), a suite that is stopped
 	real/with-api cargo test --workspace --test contract
 	real/with-api cargo test --workspace --test manifests any_cluster
 	real/with-api cargo test --workspace --test cluster
 	real/with-api cargo test --workspace --test policies -- --ignored
 	cargo test --workspace --test cni -- --ignored
+	scripts/setup-real
+	cargo build --workspace --bin realnodes
+	ATOLL_KUBERNETES=$$(real/build) cargo test --workspace --test stop -- --ignored
 
 .PHONY: image
 image: setup ## Write the container images to target/images, as archives that need no registry

@@ -58,8 +58,8 @@ pub(crate) async fn await_everything(client: &Client, limit: Duration) -> Result
     let patience = Patience::new(limit);
     let mut said = String::new();
     loop {
-        let (controllers, agents) =
-            (controllers(client).await?, daemons(client, "atoll-agent").await?);
+        let controllers = controllers(client).await?;
+        let agents = daemons(client, "atoll-agent").await?.unwrap_or_default();
         let nodes = ready_nodes(client).await?;
         let now = format!("controllers {controllers}, agents {agents}, nodes Ready {nodes}");
         patience.tell(&mut said, &now);
@@ -89,20 +89,20 @@ fn share_of_deployment(found: &Deployment) -> Share {
     Share { ready: if is_seen { ready } else { 0 }, wanted }
 }
 
-/// The pods of a DaemonSet of ours.
-pub(crate) async fn daemons(client: &Client, name: &str) -> Result<Share> {
+/// The pods of a DaemonSet of ours, once it is known how many there are to be.
+pub(crate) async fn daemons(client: &Client, name: &str) -> Result<Option<Share>> {
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let found = api.get(name).await.with_context(|| format!("cannot read daemonset {name}"))?;
     Ok(share_of_daemons(&found))
 }
 
-fn share_of_daemons(found: &DaemonSet) -> Share {
+fn share_of_daemons(found: &DaemonSet) -> Option<Share> {
     let status = found.status.clone().unwrap_or_default();
     if status.observed_generation < found.metadata.generation {
-        return Share::default();
+        return None;
     }
     let updated = status.updated_number_scheduled.unwrap_or_default();
-    Share { ready: status.number_ready.min(updated), wanted: status.desired_number_scheduled }
+    Some(Share { ready: status.number_ready.min(updated), wanted: status.desired_number_scheduled })
 }
 
 async fn ready_nodes(client: &Client) -> Result<Share> {
@@ -193,9 +193,9 @@ mod tests {
             let set = json!({"metadata": {"generation": generation}, "status": status});
             share_of_daemons(&serde_json::from_value(set).unwrap())
         };
-        assert!(daemons(2, 3).is_whole());
-        assert_eq!(daemons(2, 1), Share { ready: 1, wanted: 3 });
-        assert!(!daemons(3, 3).is_whole());
+        assert!(daemons(2, 3).unwrap().is_whole());
+        assert_eq!(daemons(2, 1), Some(Share { ready: 1, wanted: 3 }));
+        assert_eq!(daemons(3, 3), None);
         let deployment = |generation, updated| {
             let status = json!({"observedGeneration": 2, "availableReplicas": 2,
                 "updatedReplicas": updated});

@@ -216,8 +216,11 @@ impl Uninstall<'_> {
         let mut said = String::new();
         loop {
             let clean = daemons(&self.target.client, &remover.name_any()).await?;
-            patience.tell(&mut said, &format!("clean nodes {clean}"));
-            if clean.is_whole() {
+            if let Some(clean) = clean {
+                patience.tell(&mut said, &format!("clean nodes {clean}"));
+            }
+            // A cluster without nodes has none to clean.
+            if clean.is_some_and(|clean| clean.ready >= clean.wanted) {
                 break;
             }
             if patience.is_over() {
