@@ -7,6 +7,7 @@ mod dns;
 mod drops;
 mod install;
 mod leave;
+mod observe;
 mod output;
 mod target;
 mod who;
@@ -27,6 +28,7 @@ use crate::convert::ConvertArgs;
 use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
 use crate::install::{InstallArgs, Intent, UninstallArgs};
+use crate::observe::ObserveArgs;
 use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -41,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   atoll lab up                      a small cluster on this machine
   atoll lab exec -n acme web -- ip addr
   atoll drops --lab default         what was dropped, and why
+  atoll observe --pod acme/web      drops and connections of a pod, as they happen
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
   atoll apply -f network.yaml --tenant acme
@@ -53,6 +56,8 @@ enum Command {
     Lab(LabCommand),
     /// What was dropped on a node or in a lab, and why
     Drops(DropsArgs),
+    /// Drops and connections on a node or in a lab, as they happen
+    Observe(ObserveArgs),
     /// Who has an address, in every network that has it
     Who(WhoArgs),
     /// What names mean to a pod
@@ -95,11 +100,13 @@ fn main() -> ExitCode {
     if called_as("atoll-cni") {
         return atoll_cni::run();
     }
+    output::end_quietly_when_nobody_reads();
     let command = Atoll::parse().command;
     output::report(match command {
         Command::Cni => return atoll_cni::run(),
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
+        Command::Observe(args) => observe::run(&args),
         Command::Who(args) => who::run(&args),
         Command::Dns(command) => dns::run(command),
         Command::Convert(args) => convert::run(&args),

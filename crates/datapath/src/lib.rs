@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_plan::{HostInterface, Observed, Reach, Step};
 use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -28,6 +28,7 @@ mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
+mod networks;
 mod news;
 mod node_link;
 mod observe;
@@ -39,6 +40,7 @@ mod program;
 mod quiet;
 mod remove;
 mod routes;
+mod rules;
 mod sandbox;
 mod seat;
 mod traffic;
@@ -77,6 +79,8 @@ pub struct Datapath {
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
+    /// What pods with several interfaces reach through those made or routed since this was opened.
+    routed: BTreeMap<HostInterface, Reach>,
 }
 
 impl Datapath {
@@ -129,6 +133,7 @@ impl Datapath {
             overlay,
             node_link,
             pod_mtu,
+            routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;
@@ -144,7 +149,11 @@ impl Datapath {
         if self.is_in_order().await? {
             return Ok(Tended::InOrder);
         }
+        let is_watched = events::is_watched(&self.pins.maps()).unwrap_or(false);
         *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        if is_watched {
+            events::resume(&self.pins.maps())?;
+        }
         Ok(Tended::OpenedAnew)
     }
 
@@ -209,7 +218,7 @@ impl Datapath {
 
     /// The connections of a network that this node knows.
     pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        self.maps.connections(network)
+        self.maps.connections.list(network)
     }
 
     /// Begins to listen to drops, and to connections that come and go.
@@ -217,8 +226,8 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets the drop counters of networks that have no pod here any more, and makes ready for
-    /// the next network. To be called from time to time.
+    /// Forgets connections that are over, and the drop counters of networks that have no pod here
+    /// any more. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }
@@ -254,7 +263,7 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
         former.copy_entries(&mut maps)?;
         former.move_links(&pins.links())?;
     }
-    maps.complete()?;
+    maps.learn_networks()?;
     events::silence(&pins.maps())?;
     Ok(maps)
 }

@@ -5,16 +5,19 @@ use std::io;
 use std::path::Path;
 
 use atoll_abi::{
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
-    InterfaceKey, NO_NETWORK, Peer, PeerKey, Traffic,
+    Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
+    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey,
+    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
 use bytemuck::Pod;
 use nix::errno::Errno;
 
-use crate::connections::{Connection, Tables};
+use crate::clock;
+use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
+use crate::networks::Networks;
 use crate::seat::Seat;
 use crate::traffic::TrafficCounters;
 
@@ -52,7 +55,10 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
-    pub(crate) tables: Tables,
+    pub(crate) service_doors: Table<ServiceDoorKey, ServiceDoor>,
+    pub(crate) service_fronts: Table<ServiceFrontKey, ServiceFront>,
+    pub(crate) networks: Networks,
+    pub(crate) connections: Connections,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -64,9 +70,14 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
+    check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
+    check_shape::<ServiceFrontKey, ServiceFront>(&dir.join("service_fronts"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
-    check_shape::<u32, u32>(&dir.join("connections"))?;
+    check_shape::<u32, Network>(&dir.join("networks"))?;
+    check_shape::<ConnectionKey, ConnectionEntry>(&dir.join("connections"))?;
+    check_shape::<TurnKey, ConnectionKey>(&dir.join("turns"))?;
+    check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))
 }
@@ -95,7 +106,10 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
-            tables: Tables::open(dir)?,
+            service_doors: Table::open(dir, "service_doors")?,
+            service_fronts: Table::open(dir, "service_fronts")?,
+            networks: Networks::open(dir)?,
+            connections: Connections::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -103,41 +117,19 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Makes what is missing beside the entries of interfaces.
-    pub(crate) fn complete(&mut self) -> Result<(), DatapathError> {
-        for (_, entry) in self.interfaces.entries()? {
-            self.tables.ensure(entry.table)?;
-        }
-        self.keep_a_spare_table()
-    }
-
-    /// The table that the next new network will take. The kernel makes whoever publishes a table
-    /// wait for its CPUs, and the first pod of a network should not have to.
-    fn keep_a_spare_table(&mut self) -> Result<(), DatapathError> {
-        let others = self.interfaces.entries()?.into_iter();
-        let others: Vec<_> = others.map(|(_, entry)| entry).collect();
-        match Seat::beside(&others, NO_NETWORK) {
-            Ok(next) => self.tables.ensure(next.table),
-            Err(_no_more_room) => Ok(()),
-        }
+    /// Learns from the interfaces which networks are here.
+    pub(crate) fn learn_networks(&mut self) -> Result<(), DatapathError> {
+        let interfaces = self.interfaces.entries()?.into_iter();
+        self.networks.learn(&interfaces.map(|(_, entry)| entry).collect::<Vec<_>>())
     }
 
     /// A seat for a new interface of `network`, ready to be taken.
     pub(crate) fn new_seat(&mut self, network: u32) -> Result<Seat, DatapathError> {
         let others = self.interfaces.entries()?.into_iter();
         let seat = Seat::beside(&others.map(|(_, entry)| entry).collect::<Vec<_>>(), network)?;
-        self.tables.ensure(seat.table)?;
+        self.networks.seat(network, seat.table)?;
         self.traffic.reset(seat.slot)?;
         Ok(seat)
-    }
-
-    /// The connections of a network; none where it has no pod here.
-    pub(crate) fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        let entries = self.interfaces.entries()?;
-        match entries.iter().find(|(_, entry)| entry.network == network.get()) {
-            Some((_, entry)) => self.tables.list(entry.table, network),
-            None => Ok(vec![]),
-        }
     }
 
     /// Takes over the drop counters pinned in `dir`.
@@ -152,10 +144,17 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more, and makes ready
-    /// for the next network.
+    /// Forgets connections that are over, and the drop counters of networks that have no interface
+    /// here any more.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
-        self.keep_a_spare_table()?;
+        self.collect_service_fronts()?;
+        let networks = &self.networks;
+        let share = |network, place| networks.share_at(network, place);
+        self.connections.collect(clock::now()?, share)?;
+        self.collect_drops()
+    }
+
+    fn collect_drops(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -166,6 +165,23 @@ impl Maps {
             match self.drops.remove(&key) {
                 done if is_missing(&done) => {}
                 done => done.attempt(|| "remove a drop counter".into())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets ways back that no door leads to: a step that was cut short may leave one.
+    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+        for (back, front) in self.service_fronts.entries()? {
+            let key = ServiceDoorKey {
+                network: back.network,
+                address: front.address,
+                port: front.port,
+                reserved: [0; 2],
+            };
+            let door = self.service_doors.get(key)?;
+            if door.is_none_or(|door| door.listener != back.listener) {
+                self.service_fronts.remove(back)?;
             }
         }
         Ok(())

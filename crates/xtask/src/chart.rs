@@ -1,4 +1,5 @@
-//! `deploy/chart/`: the manifests of `deploy/` as a chart, with marks where its values go.
+//! `deploy/chart/`: the manifests of `deploy/` as a chart, with marks where its values go. Its
+//! definitions are the same files, by a link.
 //!
 //! The rule of this file: a chart without values is what the manifests say. So its templates are
 //! written from them, and each mark takes the place of words that must be there.
@@ -76,12 +77,9 @@ fn files(root: &Path) -> Result<BTreeMap<String, String>> {
     };
     let listed = read("kustomization.yaml".into())?;
     let mut files = BTreeMap::new();
-    for path in listed.lines().filter_map(|line| line.trim().strip_prefix("- ")) {
-        let text = read(path.to_owned())?;
-        match path.strip_prefix("crds/") {
-            Some(_) => files.insert(path.to_owned(), text),
-            None => files.insert(format!("templates/{path}"), marked(path, text)?),
-        };
+    let listed = listed.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    for path in listed.filter(|path| !path.starts_with("crds/")) {
+        files.insert(format!("templates/{path}"), marked(path, read(path.to_owned())?)?);
     }
     Ok(files)
 }

@@ -12,12 +12,13 @@ use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
 use crate::talk::{converse, udp};
 
 /// Two pods on the first node and one on the second.
-fn three_pods(fabric: &Fabric) -> [Pod; 3] {
+pub(crate) fn three_pods(fabric: &Fabric) -> [Pod; 3] {
     [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
         .map(|(place, ip)| fabric.pod(place, network(100), ip))
 }
 
-fn is_as_planned(node: &Node) {
+/// The kernel has exactly what the plan says.
+pub(crate) fn is_as_planned(node: &Node) {
     assert_eq!(node.observe(), node.planned());
     assert_eq!(node.converge(), vec![]);
 }
@@ -185,7 +186,15 @@ fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
     let pods = three_pods(&fabric);
     let node = &fabric.nodes[0];
     let maps = ["interfaces", "endpoints", "peers", "drops"];
-    for map in maps.into_iter().chain(["connections", "traffic", "events", "watchers"]) {
+    for map in maps.into_iter().chain([
+        "networks",
+        "connections",
+        "turns",
+        "rings",
+        "traffic",
+        "events",
+        "watchers",
+    ]) {
         node.run(move |state| {
             remove_pin(state, &format!("maps/{map}"));
             state.open();
