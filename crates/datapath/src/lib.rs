@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_plan::{HostInterface, Observed, Reach, Step};
-use atoll_types::NetworkId;
+use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 use tokio::sync::mpsc::Receiver;
@@ -34,6 +34,7 @@ mod node_link;
 mod observe;
 mod overlay;
 mod pins;
+mod plain_routes;
 mod preflight;
 mod program;
 mod quiet;
@@ -233,7 +234,13 @@ impl Datapath {
         self.maps.collect()
     }
 
-    /// Uninstalls: removes every link and device of ours in this network namespace and every pin
+    /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of
+    /// a node that is on a link of this one.
+    pub async fn set_plain_routes(routes: &BTreeMap<Cidr, IpAddr>) -> Result<(), DatapathError> {
+        plain_routes::set(&Netlink::open()?, routes).await
+    }
+
+    /// Uninstalls: removes every link, route and device of ours in this network namespace and every pin
     /// below `bpf_root`, going on after errors.
     pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
         remove::remove(bpf_root).await
