@@ -134,9 +134,11 @@ fn route_changes(
                 is_whole = false;
             }
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
-                drop(nodes.insert(node.name_any(), node))
+                nodes.insert(node.name_any(), node);
             }
-            Ok(Event::Delete(node)) => drop(nodes.remove(&node.name_any())),
+            Ok(Event::Delete(node)) => {
+                nodes.remove(&node.name_any());
+            }
             Ok(Event::InitDone) => is_whole = true,
             Err(error) => tracing::warn!(%error, "watch of nodes interrupted, trying again"),
         }

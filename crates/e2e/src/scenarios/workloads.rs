@@ -49,7 +49,7 @@ pub(crate) fn stateful_pods_keep_their_address(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Two pods with an interface each in a second network meet there.
+/// Two pods with an interface each in a second network meet there. Then everything goes.
 pub(crate) fn several_interfaces(stage: &Stage) -> Result<()> {
     let pods = of_app(stage, "twohomed")?;
     let [one, other] = pods.as_slice() else { anyhow::bail!("there are {} pods", pods.len()) };
@@ -63,7 +63,12 @@ pub(crate) fn several_interfaces(stage: &Stage) -> Result<()> {
     ensure!(seen == second_address(one)?, "seen as {seen}");
     let refused = stage.kubectl.exec(TENANT, "web", &ask)?;
     ensure!(!refused.status.success(), "a pod that is not in the second network reaches it");
-    stage.kubectl.run(&["delete", "--namespace", TENANT, "deployment/twohomed"]).map(drop)
+    stage.kubectl.delete(MANIFESTS)?;
+    stage.kubectl.wait_for(
+        "pods of workloads to be gone",
+        &["pods", "--namespace", TENANT],
+        |pods| items(pods).iter().all(|pod| pod["metadata"]["labels"]["app"].is_null()),
+    )
 }
 
 /// The address in the second network, as the pod's annotation tells it.
