@@ -51,7 +51,8 @@ pub(crate) async fn resize_pod_side(
     }
 }
 
-/// Leads what the pod reaches through its side there, and nothing else of it.
+/// Leads what the pod reaches through its side there, and nothing else of it. A machine behind a tap
+/// finds its way by itself.
 pub(crate) async fn route_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
     match wanted.device {
         Device::Veth => sandbox::route(&sandbox::open(&wanted.sandbox)?, wanted).await,
