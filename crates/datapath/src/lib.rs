@@ -51,6 +51,7 @@ pub use maps::DropCount;
 pub use preflight::PreflightError;
 pub use traffic::Traffic;
 
+use connections::Collector;
 use error::Attempt;
 use maps::Maps;
 use migrate::Former;
@@ -70,6 +71,7 @@ pub struct Datapath {
     netlink: Netlink,
     pins: Pins,
     maps: Maps,
+    collector: Collector,
     from_overlay: Program,
     from_node: Program,
     from_pod: Program,
@@ -122,6 +124,7 @@ impl Datapath {
             netlink,
             pins,
             maps,
+            collector: Collector::default(),
             from_overlay,
             from_node,
             from_pod,
@@ -216,10 +219,12 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets connections that are over, and the drop counters of networks that have no pod here
-    /// any more. To be called from time to time.
+    /// Forgets the drop counters of networks that have no pod here any more, and begins to take away
+    /// connections that are over. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
-        self.maps.collect()
+        let census = self.maps.networks.census(clock::now()?);
+        self.collector.start(self.pins.maps(), census)?;
+        self.maps.collect_drops()
     }
 
     /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
