@@ -56,6 +56,7 @@ pub use preflight::PreflightError;
 pub use tap::open as open_tap;
 pub use traffic::Traffic;
 
+use connections::Collector;
 use error::Attempt;
 use maps::Maps;
 use migrate::Former;
@@ -75,6 +76,7 @@ pub struct Datapath {
     netlink: Netlink,
     pins: Pins,
     maps: Maps,
+    collector: Collector,
     from_overlay: Program,
     from_node: Program,
     from_pod: Program,
@@ -129,6 +131,7 @@ impl Datapath {
             netlink,
             pins,
             maps,
+            collector: Collector::default(),
             from_overlay,
             from_node,
             from_pod,
@@ -228,10 +231,13 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets connections that are over, and the drop counters of networks that have no pod here
-    /// any more. To be called from time to time.
+    /// Forgets the drop counters of networks that have no pod here any more, and begins to take away
+    /// connections that are over. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
-        self.maps.collect()
+        let census = self.maps.networks.census(clock::now()?);
+        self.collector.start(self.pins.maps(), census)?;
+        self.maps.collect_service_fronts()?;
+        self.maps.collect_drops()
     }
 
     /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of
