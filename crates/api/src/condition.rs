@@ -58,8 +58,8 @@ pub enum Reason {
     PortNotReady,
     /// The port that the pod names is not as the pod asks.
     PortUnfit,
-    /// A range is reached through another interface of the pod, or what was asked of a flat
-    /// network is left out.
+    /// A range is reached through another interface of the pod, what was asked of a flat network
+    /// is left out, or a device of a claim stands for no interface.
     PartlyServed,
     /// Something that nobody held any more was given back.
     Repaired,

@@ -12,6 +12,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Error};
 use serde_json::{Value, json};
 
+use crate::device_status;
 use crate::kinds::{Known, reference, with_kind};
 use crate::reconcile::News;
 
@@ -24,7 +25,7 @@ pub(crate) struct Executed {
     pub(crate) as_thought: bool,
 }
 
-type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Does one action.
 pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed> {
@@ -49,6 +50,9 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         Action::DetachPort(target) => {
             let status = json!({"phase": PortPhase::Allocated, "hostInterface": null});
             patch(client, target, Part::Status, json!({"status": status})).await
+        }
+        Action::TellClaim { pod, claim, interfaces } => {
+            device_status::tell(client, pod, claim, interfaces).await
         }
         Action::TellPod(target, text) => {
             let annotations = json!({marks::NETWORK_STATUS: text});
@@ -75,11 +79,11 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
 }
 
 impl Executed {
-    fn as_thought(news: impl IntoIterator<Item = News>) -> Self {
+    pub(crate) fn as_thought(news: impl IntoIterator<Item = News>) -> Self {
         Executed { news: news.into_iter().collect(), as_thought: true }
     }
 
-    fn otherwise(news: impl IntoIterator<Item = News>) -> Self {
+    pub(crate) fn otherwise(news: impl IntoIterator<Item = News>) -> Self {
         Executed { news: news.into_iter().collect(), as_thought: false }
     }
 }
@@ -224,7 +228,7 @@ async fn missed(client: &Client, target: &Target, status: Box<Status>) -> Result
 }
 
 /// Tells people. What was said before is not counted up here: the model says a thing once.
-async fn say(
+pub(crate) async fn say(
     client: &Client,
     target: &Target,
     tone: Tone,

@@ -5,6 +5,7 @@
 
 mod admission;
 mod config;
+mod device_status;
 mod execute;
 mod kinds;
 mod leader;

@@ -7,6 +7,7 @@ use atoll_api as api;
 use atoll_api::{ClaimHolder, Reason};
 use atoll_vpc::Moment;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::api::resource::v1::NetworkDeviceData;
 
 use crate::intent::{Kind, Meta, ObjectName, Thing};
 use crate::port_change::PortChange;
@@ -91,6 +92,15 @@ pub enum Action {
     ChangePort(Target, PortChange),
     /// Write into a port's status that no pod has the interface.
     DetachPort(Target),
+    /// Tell a resource claim of a pod which interfaces its devices stand for.
+    TellClaim {
+        /// The pod.
+        pod: Target,
+        /// The claim.
+        claim: ObjectName,
+        /// The pod's interfaces.
+        interfaces: Vec<NetworkDeviceData>,
+    },
     /// Tell a pod in its annotation which interfaces it has.
     TellPod(Target, String),
     /// Write a service's addresses into its annotation, or take that away.

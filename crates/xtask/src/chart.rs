@@ -40,8 +40,12 @@ const MARKS: [Mark; 4] = [
     ),
     (
         "controller.yaml",
-        "args: [controller, --lease-namespace=atoll-system]",
-        "args: [controller, --lease-namespace=atoll-system{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
+        "            - --lease-namespace=atoll-system\n",
+        "            - --lease-namespace=atoll-system
+            {{- with .Values.flatCIDRs }}
+            - --flat-cidrs={{ join \",\" . }}
+            {{- end }}
+",
     ),
 ];
 

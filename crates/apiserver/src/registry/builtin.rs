@@ -157,6 +157,14 @@ const ROWS: &[Row] = &[
         ..BASE
     },
     Row {
+        group: "resource.k8s.io",
+        kind: "ResourceClaim",
+        plural: "resourceclaims",
+        status: true,
+        package: "io.k8s.api.resource.v1",
+        ..BASE
+    },
+    Row {
         group: "rbac.authorization.k8s.io",
         kind: "ClusterRole",
         plural: "clusterroles",

@@ -36,6 +36,13 @@ const MAPS: &[Row] = &[
     ("io.k8s.api.apps.v1.DeploymentStatus", "conditions", &["type"], "type"),
     ("io.k8s.api.apps.v1.ReplicaSetStatus", "conditions", &["type"], "type"),
     ("io.k8s.api.apps.v1.StatefulSetStatus", "conditions", &["type"], "type"),
+    (
+        "io.k8s.api.resource.v1.ResourceClaimStatus",
+        "devices",
+        &["driver", "device", "pool", "shareID"],
+        "",
+    ),
+    ("io.k8s.api.resource.v1.ResourceClaimStatus", "reservedFor", &["uid"], "uid"),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", &["uid"], "uid"),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",

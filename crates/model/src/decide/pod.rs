@@ -71,7 +71,7 @@ impl World {
         if all.iter().all(|(_, next)| matches!(next, Next::Has(_))) {
             self.said.remove(&Key::new(Kind::Pod, pod.meta.name.clone()));
             let placed = all.iter().filter_map(|(_, next)| place(next, pod));
-            let changed: Vec<Action> = placed.chain(self.reroute(&all)).collect();
+            let changed: Vec<Action> = placed.chain(self.reroute(pod, &all)).collect();
             return Ok(Decision::act(changed.into_iter().chain(self.tell(pod))));
         }
         if pod.meta.deleting || all.iter().any(|(_, next)| matches!(next, Next::Await)) {
@@ -234,24 +234,23 @@ impl World {
             }
         }
         let warnings = ways.warning().into_iter().chain(ignored(pod, all));
-        let warnings = warnings.map(|message| {
-            let target = Target::new(Kind::Pod, &pod.meta);
-            Action::Say(target, Tone::Warning, Reason::PartlyServed, message)
-        });
+        let warnings = warnings.map(|message| partly_served(pod, message));
         ports.reverse();
         Ok(Decision::act(claims.into_iter().chain(ports).chain(warnings)))
     }
 
     /// Tells the ports of a pod with several interfaces what is reached through each, where the
-    /// ranges of their VPCs changed.
-    fn reroute(&self, all: &[(Nic, Next)]) -> Vec<Action> {
+    /// ranges of their VPCs changed, and people where an interface lost one to an earlier one.
+    fn reroute(&self, pod: &Pod, all: &[(Nic, Next)]) -> Vec<Action> {
         let mut ways = Ways::default();
-        let mut changes = Vec::new();
+        let (mut changes, mut lost) = (Vec::new(), false);
         for (_, next) in all.iter().filter(|_| all.len() > 1) {
             let Some(network) = next.network() else { continue };
             let through = ways.through(self, network);
+            lost |= loses(next, &through);
             changes.extend(route(next, through));
         }
+        changes.extend(ways.warning().filter(|_| lost).map(|message| partly_served(pod, message)));
         changes
     }
 
@@ -314,6 +313,18 @@ fn route(next: &Next, through: Vec<String>) -> Option<Action> {
     let changed = !bound.primary && bound.routes != through && !port.meta.deleting;
     let target = || Target::new(Kind::Port, &port.meta);
     changed.then(|| Action::ChangePort(target(), PortChange::Route(through)))
+}
+
+/// Whether a port that is not its pod's first reaches more than it is to.
+fn loses(next: &Next, through: &[String]) -> bool {
+    let Next::Has(port) = next else { return false };
+    let bound = port.bound.as_ref().filter(|bound| !bound.primary && !port.meta.deleting);
+    bound.is_some_and(|bound| bound.routes.iter().any(|range| !through.contains(range)))
+}
+
+fn partly_served(pod: &Pod, message: String) -> Action {
+    let target = Target::new(Kind::Pod, &pod.meta);
+    Action::Say(target, Tone::Warning, Reason::PartlyServed, message)
 }
 
 /// The place in the pod of one of its interfaces.

@@ -28,6 +28,8 @@ pub struct Pod {
     pub stateful_set: Option<OwnerReference>,
     /// Whether it asks that the next pod of its name has its addresses.
     pub persistent: bool,
+    /// The resource claims that it uses, as far as they have names.
+    pub resource_claims: Vec<ObjectName>,
     /// What it was last told of its interfaces.
     pub network_status: Option<String>,
 }
@@ -73,6 +75,7 @@ impl From<&core::Pod> for Pod {
             nics: nics(name, annotations),
             stateful_set: stateful_set(pod),
             persistent: mark(annotations, marks::PERSISTENT).as_deref() == Some("true"),
+            resource_claims: resource_claims(pod),
             network_status: mark(annotations, marks::NETWORK_STATUS),
         }
     }
@@ -95,6 +98,16 @@ fn nics(name: &str, annotations: Option<&BTreeMap<String, String>>) -> Result<Ve
         return Err(Malformed::new(Reason::RequestMalformed, message));
     }
     Ok(nics)
+}
+
+/// The claims that a pod names, and those that were made for it from templates.
+fn resource_claims(pod: &core::Pod) -> Vec<ObjectName> {
+    let named = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+    let named = named.filter_map(|claim| claim.resource_claim_name.clone());
+    let made = pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    let made = made.filter_map(|claim| claim.resource_claim_name.clone());
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    named.chain(made).map(|name| ObjectName::inside(namespace, name)).collect()
 }
 
 /// The StatefulSet that made the pod, if one did.
@@ -149,6 +162,21 @@ mod tests {
         };
         assert!(says("true").keeps_addresses());
         assert!(!says("false").keeps_addresses());
+    }
+
+    #[test]
+    fn a_pod_uses_claims_that_it_names_and_claims_made_for_it() {
+        let pod = pod_with(
+            r#"{"metadata":{"namespace":"shop"},
+                "spec":{"containers":[],"resourceClaims":[
+                    {"name":"a","resourceClaimName":"mine"},
+                    {"name":"b","resourceClaimTemplateName":"each"},
+                    {"name":"c","resourceClaimTemplateName":"each"}]},
+                "status":{"resourceClaimStatuses":[
+                    {"name":"b","resourceClaimName":"web-b-x7k2"},{"name":"c"}]}}"#,
+        );
+        let names: Vec<String> = pod.resource_claims.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["shop/mine", "shop/web-b-x7k2"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use atoll_model::intent::{Kind, ObjectName, Seen, Thing};
 use atoll_model::{Action, Key, Target};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::NetworkDeviceData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -131,6 +132,7 @@ pub(crate) struct Cluster {
     pub(crate) objects: BTreeMap<Key, Object>,
     pub(crate) log: Vec<Message>,
     pub(crate) said: Vec<(Key, String)>,
+    pub(crate) told_claims: Vec<(ObjectName, Vec<NetworkDeviceData>)>,
     counter: u64,
 }
 
@@ -216,6 +218,10 @@ impl Cluster {
                 let Object::Port(port) = object else { panic!("{object:?} is no port") };
                 port.status = None;
             }),
+            Action::TellClaim { claim, interfaces, .. } => {
+                self.told_claims.push((claim.clone(), interfaces.clone()));
+                Outcome::Done(Vec::new())
+            }
             Action::TellPod(target, text) => self.guarded(target, |object| {
                 let annotations = object.meta_mut().annotations.get_or_insert_default();
                 annotations.insert(marks::NETWORK_STATUS.into(), text.clone());

@@ -263,6 +263,30 @@ fn a_pod_is_told_its_interfaces_once_all_are_there_and_again_when_they_change() 
     assert_eq!(told(&scene, "shop/web").unwrap()[1]["ips"], json!(["10.1.0.3"]));
 }
 
+#[test]
+fn a_pods_claims_are_told_its_interfaces_once_all_are_there_and_again_when_they_change() {
+    let mut scene = acme();
+    let mut web = beside("shop/web", "b");
+    let Object::Pod(pod) = &mut web else { unreachable!() };
+    let claims = json!([{"name": "nets", "resourceClaimName": "nets"}]);
+    pod.spec.get_or_insert_default().resource_claims = serde_json::from_value(claims).unwrap();
+    scene.create(web);
+    attach(&mut scene, "shop/web.eth0");
+    assert!(scene.cluster.told_claims.is_empty());
+    attach(&mut scene, "shop/web.net1");
+    let [(claim, interfaces)] = &scene.cluster.told_claims[..] else { panic!("told once") };
+    assert_eq!(claim.to_string(), "shop/nets");
+    let expected = json!([
+        {"interfaceName": "eth0", "ips": ["10.0.0.2/32"], "hardwareAddress": "0a:04:0a:00:00:02"},
+        {"interfaceName": "net1", "ips": ["10.1.0.2/32"], "hardwareAddress": "0a:04:0a:01:00:02"},
+    ]);
+    assert_eq!(serde_json::to_value(interfaces).unwrap(), expected);
+    scene.delete(Kind::Port, "shop/web.net1");
+    attach(&mut scene, "shop/web.net1");
+    let (_, interfaces) = scene.cluster.told_claims.last().unwrap();
+    assert_eq!(interfaces[1].ips.as_deref(), Some(&["10.1.0.3/32".to_owned()][..]));
+}
+
 fn routes(scene: &Scene, port: &str) -> Vec<String> {
     spec(scene, port).routes.clone()
 }
@@ -291,12 +315,18 @@ fn the_routes_of_a_running_pod_follow_the_ranges_of_its_networks() {
 }
 
 #[test]
-fn a_range_that_the_first_network_grows_by_is_the_first_ones_from_then_on() {
+fn a_range_that_the_first_network_grows_by_is_the_first_ones_from_then_on_and_people_hear_it() {
     let mut scene = acme();
     set_ranges(&mut scene, "acme.b", &["10.1.0.0/16", "10.2.0.0/16"]);
     scene.create(beside("shop/web", "b"));
+    set_ranges(&mut scene, "acme.default", &["10.0.0.0/16", "10.3.0.0/16"]);
+    assert!(scene.said_of(&key(Kind::Pod, "shop/web")).is_empty());
     set_ranges(&mut scene, "acme.default", &["10.0.0.0/16", "10.2.0.0/16"]);
     assert_eq!(routes(&scene, "web.net1"), ["10.1.0.0/16"]);
+    let said = scene.said_of(&key(Kind::Pod, "shop/web"));
+    let [message] = said[..] else { panic!("said once: {said:?}") };
+    let overlap = "10.2.0.0/16 of network acme.b overlaps 10.2.0.0/16 of VPC";
+    assert!(message.starts_with(overlap), "{message}");
 }
 
 #[test]
