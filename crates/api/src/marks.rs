@@ -30,6 +30,7 @@ pub const EXPORT_TO: &str = "atoll.dev/export-to";
 /// Annotation of a pod that the controller writes at admission: what the agent of its node probes,
 /// as JSON.
 pub const PROBES: &str = "atoll.dev/probes";
+
 /// Annotation of a service of a tenant: its addresses from the tenant's service ranges, one of each
 /// family, with a comma between. The controller writes it; whoever writes it first asks for these.
 pub const VIP: &str = "atoll.dev/vip";

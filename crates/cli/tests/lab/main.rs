@@ -17,4 +17,5 @@ mod names;
 mod observe;
 mod restart;
 mod several_networks;
+mod tenants;
 mod threats;
