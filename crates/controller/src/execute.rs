@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::response::Status;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Error};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::device_status;
@@ -37,41 +38,30 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         Action::CreateSubnet(subnet) => create(client, subnet.as_ref()).await,
         Action::CreatePort(port) => create(client, port.as_ref()).await,
         Action::CreateRole(role) => create(client, role.as_ref()).await,
-        Action::SetRules(target, rules) => {
-            patch(client, target, Part::Object, json!({"rules": rules})).await
-        }
         Action::Delete(target) => delete(client, target).await,
         Action::SetFinalizers(target, finalizers) => {
             set_finalizers(client, target, finalizers).await
         }
+        Action::SetRules(target, rules) => write(client, target, json!({"rules": rules})).await,
         Action::ChangePort(target, change) => {
-            patch(client, target, Part::Object, json!({"spec": change.patch()})).await
+            write(client, target, json!({"spec": change.patch()})).await
         }
-        Action::DetachPort(target) => {
-            let status = json!({"phase": PortPhase::Allocated, "hostInterface": null});
-            patch(client, target, Part::Status, json!({"status": status})).await
+        Action::TellPod(target, text) => {
+            annotate(client, target, marks::NETWORK_STATUS, Some(text)).await
+        }
+        Action::TellService(target, text) => {
+            annotate(client, target, marks::VIP, text.as_ref()).await
         }
         Action::TellClaim { pod, claim, interfaces } => {
             device_status::tell(client, pod, claim, interfaces).await
         }
-        Action::TellPod(target, text) => {
-            let annotations = json!({marks::NETWORK_STATUS: text});
-            let change = json!({"metadata": {"annotations": annotations}});
-            patch(client, target, Part::Object, change).await
+        Action::DetachPort(target) => {
+            let detached = json!({"phase": PortPhase::Allocated, "hostInterface": null});
+            write_status(client, target, &detached).await
         }
-        Action::TellService(target, text) => {
-            let change = json!({"metadata": {"annotations": {marks::VIP: text}}});
-            patch(client, target, Part::Object, change).await
-        }
-        Action::SetTenantStatus(target, status) => {
-            patch(client, target, Part::Status, json!({"status": status})).await
-        }
-        Action::SetNetworkStatus(target, status) => {
-            patch(client, target, Part::Status, json!({"status": status})).await
-        }
-        Action::SetSubnetStatus(target, status) => {
-            patch(client, target, Part::Status, json!({"status": status})).await
-        }
+        Action::SetTenantStatus(target, status) => write_status(client, target, status).await,
+        Action::SetNetworkStatus(target, status) => write_status(client, target, status).await,
+        Action::SetSubnetStatus(target, status) => write_status(client, target, status).await,
         Action::Say(target, tone, reason, message) => {
             say(client, target, *tone, &reason.to_string(), message).await
         }
@@ -163,7 +153,7 @@ async fn set_finalizers(
     finalizers: &[String],
 ) -> Result<Executed> {
     let change = json!({"metadata": {"finalizers": finalizers}});
-    let done = patch(client, target, Part::Object, change).await?;
+    let done = write(client, target, change).await?;
     let ends = done.news.iter().any(|news| match news {
         News::There(seen) => seen.meta().deleting,
         News::Gone(..) => true,
@@ -173,6 +163,27 @@ async fn set_finalizers(
         (true, true, false) => Executed::otherwise(done.news),
         (true, false, _) | (false, _, _) => done,
     })
+}
+
+async fn annotate(
+    client: &Client,
+    target: &Target,
+    mark: &str,
+    text: Option<&String>,
+) -> Result<Executed> {
+    write(client, target, json!({"metadata": {"annotations": {mark: text}}})).await
+}
+
+async fn write(client: &Client, target: &Target, change: Value) -> Result<Executed> {
+    patch(client, target, Part::Object, change).await
+}
+
+async fn write_status(
+    client: &Client,
+    target: &Target,
+    status: &impl Serialize,
+) -> Result<Executed> {
+    patch(client, target, Part::Status, json!({"status": status})).await
 }
 
 /// Which part of an object is written.

@@ -2,10 +2,12 @@
 
 use atoll_api::Network;
 use atoll_controller::ControllerConfig;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::kept::status_of;
 use crate::subject::{Subject, make, network, pod, remove, remove_pods, until};
 
 /// A claim for a device of a driver by each request.
@@ -48,7 +50,8 @@ async fn the_claims_of_a_pod_tell_its_interfaces_and_devices_of_others_are_left_
     let mut web = pod("web");
     web["metadata"]["annotations"]["atoll.dev/extra-networks"] = json!("b@data");
     web["spec"]["resourceClaims"] = json!([{"name": "nets", "resourceClaimName": "nets"},
-        {"name": "more", "resourceClaimName": "more"}]);
+        {"name": "more", "resourceClaimName": "more"},
+        {"name": "none", "resourceClaimName": "missing"}]);
     let uid = make(&pods, web).await.metadata.uid.unwrap();
     allocate(&claims, "nets", &[("data", "atoll.dev"), ("gpu", "gpu.example.org")], &uid).await;
     allocate(&claims, "more", &[("eth0", "atoll.dev"), ("eth7", "atoll.dev")], &uid).await;
@@ -67,6 +70,7 @@ async fn the_claims_of_a_pod_tell_its_interfaces_and_devices_of_others_are_left_
     let second = ports.get("web.data").await.unwrap().spec;
     assert_eq!(devices(until(&claims, "nets", told).await.as_ref()), expected(&second));
     assert_eq!(devices(until(&claims, "more", told).await.as_ref()), expected(&first));
+    until(&pods, "web", |pod: Option<&Pod>| status_of(pod).is_some()).await;
     let message = subject.event("web", "PartlyServed").await;
     assert!(message.contains("request eth7 has the name of no interface"), "{message}");
 

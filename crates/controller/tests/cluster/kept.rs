@@ -119,7 +119,8 @@ async fn a_pod_with_an_extra_network_gets_both_ports_and_is_told_when_they_are_a
     subject.remove_tenant(&acme).await;
 }
 
-fn status_of(pod: Option<&Pod>) -> Option<String> {
+/// What a pod was told of its interfaces.
+pub(crate) fn status_of(pod: Option<&Pod>) -> Option<String> {
     pod?.metadata.annotations.as_ref()?.get(marks::NETWORK_STATUS).cloned()
 }
 

@@ -218,12 +218,9 @@ impl World {
             let binding = binding(pod, all, position, through.unwrap_or_default());
             match next {
                 Next::Make(network) => {
-                    let granted = self.make(pod, tenant, nic, network, now)?;
-                    let port = pod.port_name(nic);
-                    claims
-                        .extend(granted.claims(network.id, &holder_of_port(&port, &pod.meta.uid)));
-                    let port = new_port(pod, nic, &port, network, &granted, &binding);
-                    ports.push(Action::CreatePort(Box::new(port)));
+                    let (claimed, port) = self.make(pod, tenant, nic, network, &binding, now)?;
+                    claims.extend(claimed);
+                    ports.push(port);
                 }
                 Next::Take(port) => {
                     let target = Target::new(Kind::Port, &port.meta);
@@ -254,22 +251,24 @@ impl World {
         changes
     }
 
-    /// Addresses for a port that goes with its pod.
+    /// The claims and the making of a port that goes with its pod.
     fn make(
         &mut self,
         pod: &Pod,
         tenant: &Label,
         nic: &Nic,
         network: &Joined,
+        binding: &Binding,
         now: &Now,
-    ) -> Result<Granted, Complaint> {
+    ) -> Result<(Vec<Action>, Action), Complaint> {
         let port = &pod.port_name(nic);
         self.check_port_quota(tenant, port, &network.name, now)?;
         let holder = holder_of_port(port, &pod.meta.uid);
         let asker = Asker { port, holder, subnet: nic.subnet.as_deref(), ips: &nic.ips };
         let granted = self.grant(&asker, network, now)?;
         self.take_seat(tenant, port);
-        Ok(granted)
+        let made = new_port(pod, nic, port, network, &granted, binding);
+        Ok((granted.claims(network.id, &asker.holder), Action::CreatePort(Box::new(made))))
     }
 }
 

@@ -5,8 +5,10 @@
 //! order, in pieces or twice, leads to the same world.
 
 mod groups;
+mod holders;
 mod hosts;
 mod indexes;
+mod items;
 mod numbers;
 mod shelf;
 mod tally;

@@ -1,0 +1,254 @@
+//! Tenants, namespaces, networks, subnets, pods, services and roles: how each is entered into the
+//! indexes and the pools, and who has to be looked at when it changes.
+
+use atoll_vpc::Moment;
+
+use super::{HasMeta, Item, Shelf, Touched, World};
+use crate::action::Key;
+use crate::intent::{
+    Claim, Kind, Meta, Namespace, Network, Pod, Port, Role, Service, Subnet, Tenant,
+};
+
+macro_rules! has_meta {
+    ($($kind:ident),*) => {$(
+        impl HasMeta for $kind {
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+        }
+    )*};
+}
+
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role);
+
+impl Item for Tenant {
+    const KIND: Kind = Kind::Tenant;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.tenants
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if world.tenants.get(&self.meta.name).is_none()
+            && let Ok(tenant) = self.meta.name.name.parse()
+        {
+            world.vips.forget(&tenant);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words =
+            |tenant: &Tenant| (tenant.meta.uid.clone(), tenant.meta.deleting, tenant.quota.clone());
+        words(self) == words(earlier) && self.service_ranges == earlier.service_ranges
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_networks_of_tenant(&self.meta.name.name, touched);
+        world.touch_waiting_in_tenant(&self.meta.name.name, touched);
+        world.touch_services_of_tenant(&self.meta.name.name, touched);
+        world.touch_role(&self.meta.name.name, touched);
+    }
+}
+
+impl Item for Namespace {
+    const KIND: Kind = Kind::Namespace;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.namespaces
+    }
+
+    fn link(&self, world: &mut World) {
+        if let Some(tenant) = &self.tenant {
+            world.indexes.namespaces_of_tenant.add(tenant.clone(), self.meta.name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if let Some(tenant) = &self.tenant {
+            world.indexes.namespaces_of_tenant.remove(tenant, &self.meta.name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        (&self.tenant, &self.network) == (&earlier.tenant, &earlier.network)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        if let Some(tenant) = &self.tenant {
+            world.touch_tenant(tenant, touched);
+        }
+        world.touch_pods_of_namespace(&self.meta.name.name, touched);
+        world.touch_services_of_namespace(&self.meta.name.name, touched);
+    }
+}
+
+impl Item for Network {
+    const KIND: Kind = Kind::Network;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.networks
+    }
+
+    fn link(&self, world: &mut World) {
+        if let Ok(plan) = &self.plan {
+            let name = &self.meta.name;
+            let indexes = &mut world.indexes;
+            indexes.networks_of_tenant.add(plan.name.tenant.to_string(), name.clone());
+            indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if let Ok(plan) = &self.plan {
+            let name = &self.meta.name;
+            world.indexes.networks_of_tenant.remove(&plan.name.tenant.to_string(), name);
+            world.indexes.networks_of_vpc.remove(&plan.vpc, name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |network: &Network| {
+            (network.plan.clone(), network.id(), network.phase(), network.meta.deleting)
+        };
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let Ok(plan) = &self.plan else { return };
+        world.touch_tenant(plan.name.tenant.as_str(), touched);
+        world.touch_role(plan.name.tenant.as_str(), touched);
+        world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
+        world.touch_neighbours(&plan.vpc, touched);
+        world.touch_routes_into(&plan.vpc, touched);
+        world.touch_blocks(self, touched);
+        world.touch_subnets_of_network(&plan.name, touched);
+        world.touch_waiting_for_network(&plan.name, touched);
+    }
+}
+
+impl Item for Subnet {
+    const KIND: Kind = Kind::Subnet;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.subnets
+    }
+
+    fn link(&self, world: &mut World) {
+        let Ok(plan) = &self.plan else { return };
+        let name = self.meta.name.clone();
+        if world.indexes.subnets_of_network.add(plan.network.clone(), name) {
+            world.rebuild_pools(&plan.network);
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        let Ok(plan) = &self.plan else { return };
+        let name = &self.meta.name;
+        if world.subnets.get(name).is_some_and(|after| after.plan.as_ref() == Ok(plan)) {
+            return;
+        }
+        world.indexes.subnets_of_network.remove(&plan.network, name);
+        if !world.subnet_plan(name).is_some_and(|after| after.has_the_place_of(plan)) {
+            world.numbers.pools.remove(name);
+        }
+        world.rebuild_pools(&plan.network);
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words =
+            |subnet: &Subnet| (subnet.plan.clone(), subnet.gives_addresses(), subnet.meta.deleting);
+        words(self) == words(earlier) && self.is_full() == earlier.is_full()
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let Ok(plan) = &self.plan else { return };
+        world.touch_network(&plan.network, touched);
+        world.touch_role(plan.network.tenant.as_str(), touched);
+        world.touch_waiting_for_network(&plan.network, touched);
+        world.touch_routes_to(&plan.network, touched);
+    }
+}
+
+impl Item for Pod {
+    const KIND: Kind = Kind::Pod;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.pods
+    }
+
+    fn link(&self, world: &mut World) {
+        let name = self.meta.name.clone();
+        world.indexes.pods_of_namespace.add(name.namespace.clone(), name);
+    }
+
+    fn unlink(&self, world: &mut World, now: Moment) {
+        let name = &self.meta.name;
+        world.indexes.pods_of_namespace.remove(&name.namespace, name);
+        match world.pods.get(name).filter(|after| after.meta.uid == self.meta.uid) {
+            None => world.forget_pod(self, now),
+            Some(after) if after.nics != self.nics => {
+                self.port_names().for_each(|port| world.drop_proposals(&port, now));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        self.meta.uid == earlier.meta.uid && self.finished == earlier.finished
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_ports_and_claims_of_pod(self, touched);
+    }
+}
+
+impl Item for Service {
+    const KIND: Kind = Kind::Service;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.services
+    }
+
+    fn link(&self, world: &mut World) {
+        let name = self.meta.name.clone();
+        world.indexes.services_of_namespace.add(name.namespace.clone(), name);
+    }
+
+    fn unlink(&self, world: &mut World, now: Moment) {
+        let name = &self.meta.name;
+        world.indexes.services_of_namespace.remove(&name.namespace, name);
+        if world.services.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
+            world.stop_waiting(&Key::new(Kind::Service, name.clone()));
+            world.vips.drop_proposals(name, now);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |it: &Service| (it.meta.uid.clone(), it.has_address, it.annotation.clone());
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_claims_of_service(&self.meta.name, touched);
+    }
+}
+
+impl Item for Role {
+    const KIND: Kind = Kind::ClusterRole;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.roles
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, _world: &mut World, _now: Moment) {}
+
+    fn says_as(&self, _earlier: &Self) -> bool {
+        true
+    }
+
+    fn touch(&self, _world: &World, _touched: &mut Touched) {}
+}
