@@ -27,7 +27,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// Who asks.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
-    /// Holds the role `atoll-admin`, and may write namespaces and services.
+    /// Holds the role `atoll-admin`, and may write namespaces, services and resource claims.
     Administrator,
     /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write the same.
     UserOf(&'static str),
@@ -71,7 +71,9 @@ const RIGHTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: test-namespaces}
-rules: [{apiGroups: [""], resources: [namespaces, services], verbs: [get, create, patch, delete]}]
+rules:
+  - {apiGroups: [""], resources: [namespaces, services], verbs: [get, create, patch, delete]}
+  - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [create, delete]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -8,6 +8,7 @@ mod cluster;
 use atoll_api::{Claim, Network, Port, Subnet};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -200,4 +201,22 @@ async fn the_controller_writes_the_roles_of_tenants_and_no_other_and_gives_no_mo
     let more = json!({"rules": [greedy]});
     refused(cluster::patch(&roles, "atoll.tenant.globex", more).await, "attempting to grant RBAC");
     cluster::remove(&roles, "atoll.tenant.globex").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn the_controller_writes_the_status_of_resource_claims_and_nothing_else_of_them() {
+    let cluster = Cluster::installed("claims").await;
+    let admin = cluster.inside::<ResourceClaim>("hand", Who::Administrator);
+    let controller = cluster.inside::<ResourceClaim>("hand", Who::Controller);
+    let claim = json!({"metadata": {"name": "nets"}, "spec": {"devices": {}}});
+    allowed(cluster::create(&admin, claim).await);
+    controller.get("nets").await.unwrap();
+    let status = json!({"status": {"devices": []}});
+    allowed(cluster::patch_status(&controller, "nets", status).await);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    refused(cluster::patch(&controller, "nets", label).await, "cannot patch resource");
+    let gone = controller.delete("nets", &Default::default()).await.map(drop);
+    refused(gone, "cannot delete resource");
+    cluster::remove(&admin, "nets").await;
 }
