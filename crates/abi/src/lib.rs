@@ -15,7 +15,7 @@ mod layout;
 pub use address::Address;
 pub use alias::{
     ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
-    aliased_interface, aliases_of,
+    PROBER_PORTS, aliased_interface, aliases_of,
 };
 pub use connection::{
     CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,
@@ -26,5 +26,5 @@ pub use event::{Event, EventKind, Traffic};
 pub use layout::{
     DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
-    Network, Peer, PeerKey,
+    Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
 };

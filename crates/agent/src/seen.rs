@@ -8,9 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
 use atoll_types::NetworkId;
 use atoll_zones::{Service, Slice};
+
+use crate::infra::Backed;
+use crate::probe::{PodName, Probed};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -41,13 +45,30 @@ pub(crate) enum Change {
     Services(Quarter, Delta<String, Service>),
     /// EndpointSlices of such a namespace.
     Slices(Quarter, Delta<String, Slice>),
+    /// The service of the cluster's API.
+    Api(Delta<ServiceName, Exported>),
+    /// Services that an administrator exports to tenants.
+    Exports(Delta<ServiceName, Exported>),
+    /// EndpointSlices of such a service.
+    Targets(ServiceName, Delta<String, TargetSlice>),
+    /// Pods of this node that the agent probes.
+    Probed(Delta<PodName, Probed>),
 }
 
 impl Change {
     /// Whether it can change what the kernel must look like, and not just what names mean.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..))
+        !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Probed(_))
     }
+}
+
+/// A service of the cluster's own, as callers and as askers of names know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exported {
+    /// Who may call it, and where.
+    pub(crate) export: Export,
+    /// What its name stands for.
+    pub(crate) named: Service,
 }
 
 /// A namespace as a part of a network, by the names of both. One that moves to another network is
@@ -70,6 +91,8 @@ pub(crate) struct Scope {
     pub(crate) networks: BTreeMap<String, Presence>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
+    /// The services of the cluster's own whose slices must be watched.
+    pub(crate) exports: BTreeSet<ServiceName>,
 }
 
 impl Scope {
@@ -119,6 +142,10 @@ pub(crate) struct Seen {
     namespaces: Listed<String, Tenancy>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
+    api: Listed<ServiceName, Exported>,
+    exports: Listed<ServiceName, Exported>,
+    targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
+    probed: BTreeMap<PodName, Probed>,
 }
 
 impl Seen {
@@ -140,7 +167,45 @@ impl Seen {
                 }
             }
             Change::Services(..) | Change::Slices(..) => {}
+            Change::Api(delta) => absorb(&mut self.api, delta),
+            Change::Exports(delta) => absorb(&mut self.exports, delta),
+            Change::Targets(service, delta) => {
+                absorb_known(self.targets.entry(service).or_default(), delta);
+            }
+            Change::Probed(delta) => absorb_known(&mut self.probed, delta),
         }
+        let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
+        self.targets.retain(|service, _| exports.contains(service));
+    }
+
+    /// The pods of this node that have a sheet of probes.
+    pub(crate) fn probed(&self) -> &BTreeMap<PodName, Probed> {
+        &self.probed
+    }
+
+    /// The services that tenants may call: the cluster's API, and those that are exported from
+    /// namespaces known to be no tenant's.
+    pub(crate) fn exported(&self) -> BTreeMap<&ServiceName, &Exported> {
+        let exports = self.exports.iter().flatten();
+        let infra = exports.filter(|(name, _)| self.is_nobodys(&name.0));
+        infra.chain(self.api.iter().flatten()).collect()
+    }
+
+    /// Whether all of them have been seen.
+    pub(crate) fn has_seen_exports(&self) -> bool {
+        self.api.is_some() && self.exports.is_some() && self.namespaces.is_some()
+    }
+
+    /// They, and who stands behind each.
+    pub(crate) fn backed(&self) -> BTreeMap<ServiceName, Backed<'_>> {
+        self.exported()
+            .into_iter()
+            .map(|(name, exported)| {
+                let slices = self.targets.get(name).into_iter().flat_map(BTreeMap::values);
+                let slices = slices.collect();
+                (name.clone(), Backed { export: &exported.export, slices })
+            })
+            .collect()
     }
 
     fn follow_own_ports(&mut self) {
@@ -163,6 +228,7 @@ impl Seen {
         Scope {
             networks: networks.into_iter().map(presence).collect(),
             is_whole: self.namespaces.is_some(),
+            exports: self.exported().into_keys().cloned().collect(),
         }
     }
 
@@ -225,6 +291,7 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
+            ..NodeView::default()
         }
     }
 }
@@ -239,6 +306,14 @@ fn quarters<'a>(
         }
     }
     quarters
+}
+
+fn absorb_known<K: Ord, V>(known: &mut BTreeMap<K, V>, delta: Delta<K, V>) {
+    match delta {
+        Delta::All(all) => *known = all,
+        Delta::Put(key, value) => drop(known.insert(key, value)),
+        Delta::Gone(key) => drop(known.remove(&key)),
+    }
 }
 
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
@@ -305,6 +380,29 @@ mod tests {
         seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
         let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
         assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    fn exported(namespace: &str) -> (ServiceName, Exported) {
+        let service = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "registry", "namespace": namespace},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+        }));
+        let service = service.unwrap();
+        let (export, named) = (Export::api(&service).unwrap(), Service::read(&service).unwrap());
+        ((namespace.into(), "registry".into()), Exported { export, named })
+    }
+
+    #[test]
+    fn a_service_of_a_tenants_namespace_is_exported_to_nobody() {
+        let mut seen = seen();
+        let all = ["kube-system", "shop", "unknown"].map(exported);
+        seen.absorb(Change::Exports(Delta::All(all.into())));
+        let [infra, of_tenant, _] = ["kube-system", "shop", "unknown"].map(|it| exported(it).0);
+        assert_eq!(seen.scope().exports, [infra.clone()].into());
+        assert_eq!(seen.backed().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&infra));
+        seen.absorb(Change::Targets(infra.clone(), Delta::All(BTreeMap::new())));
+        seen.absorb(Change::Targets(of_tenant, Delta::All(BTreeMap::new())));
+        assert_eq!(seen.targets.keys().collect::<Vec<_>>(), [&infra], "late words are forgotten");
     }
 
     #[test]

@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
+use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -23,15 +25,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, Joined, PortKey, Quarter, Scope, Tenancy};
+use crate::probe::{PodName, Probed};
+use crate::seen::{Change, Delta, Exported, Joined, PortKey, Quarter, Scope, Tenancy};
+
+/// The label by which a slice names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 3],
+    _always: [Watch; 6],
     networks: BTreeMap<NetworkId, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
+    targets: BTreeMap<ServiceName, Watch>,
 }
 
 /// Where watches begin, and where what they see goes.
@@ -84,12 +91,16 @@ impl Watches {
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
+        let source = Source { client: client.clone(), changes };
+        let [nodes, own, namespaces] =
+            [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            source: Source { client: client.clone(), changes },
-            _always: [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)],
+            _always: [nodes, own, namespaces, source.api(), source.exports(), source.probed(node)],
+            source,
             networks: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            targets: BTreeMap::new(),
         }
     }
 
@@ -100,6 +111,7 @@ impl Watches {
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
     }
 }
 
@@ -122,6 +134,49 @@ impl Source {
             |service| Some((service.name_any(), named(service)?)),
             Service::name_any,
             (self.changes.clone(), move |delta| Change::Services(quarter.clone(), delta)),
+        ))
+    }
+
+    /// The one service of every cluster that leads to its API.
+    fn api(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::namespaced(self.client.clone(), "default"),
+            watcher::Config::default().fields("metadata.name=kubernetes"),
+            |service| exported(service, Export::api(service)),
+            service_name,
+            (self.changes.clone(), Change::Api),
+        ))
+    }
+
+    fn exports(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().labels(marks::EXPORT),
+            |service| exported(service, Export::labelled(service)),
+            service_name,
+            (self.changes.clone(), Change::Exports),
+        ))
+    }
+
+    /// Of the pods of this node only what is written on them: their specs are the kubelet's matter.
+    fn probed(&self, node: &str) -> Watch {
+        Watch::start(follow::<PartialObjectMeta<Pod>, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.nodeName={node}")),
+            probed,
+            |pod| (pod.namespace().unwrap_or_default(), pod.name_any()),
+            (self.changes.clone(), Change::Probed),
+        ))
+    }
+
+    fn targets(&self, service: &ServiceName) -> Watch {
+        let service = service.clone();
+        Watch::start(follow::<EndpointSlice, _, _>(
+            Api::namespaced(self.client.clone(), &service.0),
+            watcher::Config::default().labels(&format!("{SERVICE_NAME}={}", service.1)),
+            |slice| Some((slice.name_any(), TargetSlice::read(slice))),
+            EndpointSlice::name_any,
+            (self.changes.clone(), move |delta| Change::Targets(service.clone(), delta)),
         ))
     }
 
@@ -186,6 +241,31 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
             tracing::warn!(?namespace, name, %error, "service without a name");
         })
         .ok()
+}
+
+/// A pod with a sheet of probes. One that cannot be read is none, and its probes fail.
+fn probed(pod: &PartialObjectMeta<Pod>) -> Option<(PodName, Probed)> {
+    let name = (pod.namespace()?, pod.name_any());
+    let sheet = serde_json::from_str(pod.annotations().get(marks::PROBES)?)
+        .inspect_err(|error| tracing::warn!(pod = ?name, %error, "unreadable sheet of probes"));
+    Some((name, Probed { uid: pod.uid()?, sheet: Arc::new(sheet.ok()?) }))
+}
+
+fn service_name(service: &Service) -> ServiceName {
+    (service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// A service that cannot be exported is not, and that is said once for each change of it.
+fn exported(
+    service: &Service,
+    read: Result<Export, ExportError>,
+) -> Option<(ServiceName, Exported)> {
+    let name = service_name(service);
+    let export = read
+        .inspect_err(|error| tracing::warn!(service = ?name, %error, "service not exported"))
+        .ok()?;
+    let named = named(service)?;
+    Some((name, Exported { export, named }))
 }
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`

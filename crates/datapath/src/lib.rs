@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
-use atoll_plan::{HostInterface, Observed, Step};
-use atoll_types::NetworkId;
+use atoll_plan::{HostInterface, Observed, Reach, Step};
+use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 use tokio::sync::mpsc::Receiver;
@@ -33,13 +34,16 @@ mod node_link;
 mod observe;
 mod overlay;
 mod pins;
+mod plain_routes;
 mod preflight;
 mod program;
 mod quiet;
 mod remove;
 mod routes;
+mod rules;
 mod sandbox;
 mod seat;
+mod tap;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -49,6 +53,7 @@ pub use error::{DatapathError, Remains, StepError};
 pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
 pub use preflight::PreflightError;
+pub use tap::open as open_tap;
 pub use traffic::Traffic;
 
 use connections::Collector;
@@ -78,6 +83,8 @@ pub struct Datapath {
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
+    /// What pods with several interfaces reach through those made or routed since this was opened.
+    routed: BTreeMap<HostInterface, Reach>,
 }
 
 impl Datapath {
@@ -131,6 +138,7 @@ impl Datapath {
             overlay,
             node_link,
             pod_mtu,
+            routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;
@@ -146,7 +154,11 @@ impl Datapath {
         if self.is_in_order().await? {
             return Ok(Tended::InOrder);
         }
+        let is_watched = events::is_watched(&self.pins.maps()).unwrap_or(false);
         *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        if is_watched {
+            events::resume(&self.pins.maps())?;
+        }
         Ok(Tended::OpenedAnew)
     }
 
@@ -224,13 +236,24 @@ impl Datapath {
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         let census = self.maps.networks.census(clock::now()?);
         self.collector.start(self.pins.maps(), census)?;
-        self.maps.collect_drops()
+        self.maps.collect()
     }
 
-    /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
-    /// after errors.
-    pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
-        remove::remove(config).await
+    /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of
+    /// a node that is on a link of this one.
+    pub async fn set_plain_routes(routes: &BTreeMap<Cidr, IpAddr>) -> Result<(), DatapathError> {
+        plain_routes::set(&Netlink::open()?, routes).await
+    }
+
+    /// Uninstalls: removes every link, route and device of ours in this network namespace and every pin
+    /// below `bpf_root`, going on after errors.
+    pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
+        remove::remove(bpf_root).await
+    }
+
+    /// What [`Datapath::remove`] would remove, in words.
+    pub async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
+        remove::traces(bpf_root).await
     }
 }
 

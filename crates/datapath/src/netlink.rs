@@ -46,6 +46,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Veth,
+    Tap,
     Vxlan { external: bool, port: Option<u16> },
     Other,
 }
@@ -235,6 +236,7 @@ impl Kind {
                 }),
             },
             None if is_veth => Kind::Veth,
+            None if infos.contains(&LinkInfo::Kind(InfoKind::Tun)) => Kind::Tap,
             None => Kind::Other,
         }
     }

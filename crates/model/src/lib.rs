@@ -7,8 +7,10 @@ mod action;
 pub mod compile;
 mod conditions;
 mod decide;
+pub mod export;
 pub mod intent;
 mod port_change;
+pub mod probes;
 mod world;
 
 pub use atoll_vpc::Moment;

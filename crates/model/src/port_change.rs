@@ -1,6 +1,6 @@
 //! What can change in a port's spec, as values and as the patch that the API takes.
 
-use atoll_api::PortSpec;
+use atoll_api::{InterfaceType, PortSpec};
 use serde_json::{Map, Value};
 
 /// A change of a port's spec.
@@ -12,6 +12,8 @@ pub enum PortChange {
     Bind(Binding),
     /// No pod has it any more.
     Release,
+    /// The pod reaches these ranges through it.
+    Route(Vec<String>),
     /// Its pod is on this node.
     Place(String),
 }
@@ -38,6 +40,8 @@ pub struct Binding {
     pub pod_uid: String,
     /// The interface's name inside it.
     pub interface: String,
+    /// What the pod finds there.
+    pub interface_type: InterfaceType,
     /// The pod's node, once it has one.
     pub node: Option<String>,
     /// Whether it is the pod's first interface.
@@ -49,8 +53,8 @@ pub struct Binding {
 }
 
 const FILLED: [&str; 5] = ["networkID", "subnet", "ips", "mac", "persistent"];
-const BOUND: [&str; 7] =
-    ["pod", "podUID", "interface", "node", "primary", "otherInterfaces", "routes"];
+const BOUND: [&str; 8] =
+    ["pod", "podUID", "interface", "interfaceType", "node", "primary", "otherInterfaces", "routes"];
 
 impl Filling {
     fn write(&self, spec: &mut PortSpec) {
@@ -61,12 +65,21 @@ impl Filling {
 
 impl Binding {
     pub(crate) fn write(&self, spec: &mut PortSpec) {
-        let Binding { pod, pod_uid, interface, node, primary, other_interfaces, routes } =
-            self.clone();
+        let Binding {
+            pod,
+            pod_uid,
+            interface,
+            interface_type,
+            node,
+            primary,
+            other_interfaces,
+            routes,
+        } = self.clone();
         *spec = PortSpec {
             pod,
             pod_uid,
             interface,
+            interface_type,
             node,
             primary,
             other_interfaces,
@@ -83,6 +96,7 @@ impl PortChange {
             PortChange::Fill(filling) => filling.write(spec),
             PortChange::Bind(binding) => binding.write(spec),
             PortChange::Release => Binding::default().write(spec),
+            PortChange::Route(routes) => spec.routes.clone_from(routes),
             PortChange::Place(node) => spec.node = Some(node.clone()),
         }
     }
@@ -101,6 +115,7 @@ impl PortChange {
         match self {
             PortChange::Fill(_) => &FILLED,
             PortChange::Bind(_) | PortChange::Release => &BOUND,
+            PortChange::Route(_) => &["routes"],
             PortChange::Place(_) => &["node"],
         }
     }
@@ -129,6 +144,7 @@ mod tests {
             pod: "web".into(),
             pod_uid: "u".into(),
             interface: "eth0".into(),
+            interface_type: InterfaceType::Tap,
             node: Some("node1".into()),
             primary: true,
             other_interfaces: vec!["net1".into()],
@@ -156,6 +172,8 @@ mod tests {
             PortChange::Bind(Binding { pod: "db".into(), ..Binding::default() }),
             PortChange::Release,
             PortChange::Place("node2".into()),
+            PortChange::Route(vec!["10.2.0.0/16".into()]),
+            PortChange::Route(Vec::new()),
         ];
         for change in changes {
             for spec in [full(), PortSpec { network: "acme.b".into(), ..PortSpec::default() }] {

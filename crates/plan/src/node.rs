@@ -22,6 +22,19 @@ pub struct NodePlan {
     /// Where the pods of each network find the agent of their node.
     #[serde(default)]
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// The services of the cluster's own that the pods of a network reach through the agent, each
+    /// with the agent's port for it.
+    #[serde(default, with = "pairs")]
+    pub service_doors: BTreeMap<ServiceDoor, u16>,
+}
+
+/// A TCP port of a service of the cluster's own, as the pods of one network see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceDoor {
+    /// The network, and the service's address in it.
+    pub addr: NetAddr,
+    /// The service's port.
+    pub port: u16,
 }
 
 /// The resolvers that the pods of a network may ask, at most one of each kind for each family.
@@ -92,6 +105,36 @@ pub struct PodInterface {
     pub reach: Reach,
     /// Whether the pod has other interfaces, between which it must not forward.
     pub has_siblings: bool,
+    /// What the pod finds under its name.
+    pub device: Device,
+}
+
+impl PodInterface {
+    /// The name of the pair's side inside the pod, whose host side has the name `host_side`. A tap
+    /// stands before it under the interface's own name.
+    pub fn pod_side<'a>(&'a self, host_side: &'a HostInterface) -> &'a str {
+        match self.device {
+            Device::Veth => &self.name,
+            Device::Tap => host_side.as_str(),
+        }
+    }
+}
+
+/// What a pod finds under the name of its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Device {
+    /// A link with the pod's addresses, for its processes.
+    #[default]
+    Veth,
+    /// A tap without addresses, for a virtual machine to open.
+    Tap,
+}
+
+impl PodInterface {
+    /// What the pod reaches through it, where that can change: one interface alone has all of it.
+    pub fn routed(&self) -> Option<Reach> {
+        self.has_siblings.then(|| self.reach.clone())
+    }
 }
 
 /// What a pod reaches through one of its interfaces.
@@ -143,6 +186,8 @@ pub struct Observed {
     pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
     /// Programmed doors.
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// Programmed doors to services. One that is only half there is seen with `None`.
+    pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
 }
 
 /// What is seen of one of our interfaces.
@@ -154,6 +199,8 @@ pub struct ObservedInterface {
     pub up: bool,
     /// The largest packet that it takes.
     pub mtu: u32,
+    /// What the pod reaches through it, where that can change and is known.
+    pub reach: Option<Reach>,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -168,12 +215,17 @@ impl Observed {
                 let made = ObservedInterface {
                     exists: true,
                     mtu: made.mtu,
+                    reach: made.routed(),
                     ..ObservedInterface::default()
                 };
                 self.interfaces.insert(name.clone(), made);
             }
             Step::ResizeInterface(name, wanted) => {
                 self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
+            }
+            Step::RouteInterface(name, wanted) => {
+                let seen = self.interfaces.entry(name.clone()).or_default();
+                seen.reach = wanted.routed();
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
@@ -194,6 +246,10 @@ impl Observed {
             Step::RemoveDoors(network) => {
                 self.doors.remove(network);
             }
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(*door, Some(*listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
         }
     }
 }

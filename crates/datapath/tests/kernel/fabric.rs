@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_datapath::{Attachment, Connection, Datapath, DatapathConfig, DropReason, Traffic};
 use atoll_plan::{
-    Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Reach, Step, diff,
+    Device, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
+    PodInterface, Reach, Step, diff,
 };
 use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -119,6 +119,7 @@ impl Node {
             exists: true,
             up: true,
             mtu: wanted.mtu,
+            reach: wanted.routed(),
             guard: Some(wanted.guard.clone()),
         };
         let interfaces = plan.interfaces.iter();
@@ -128,6 +129,7 @@ impl Node {
             interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
             doors: plan.doors.clone(),
+            service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
         }
     }
 
@@ -180,6 +182,7 @@ impl Pod {
             guard: self.guard(),
             reach: Reach::Everything,
             has_siblings: false,
+            device: Device::Veth,
         }
     }
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach, Resolver,
+    ServiceDoor,
 };
 use atoll_types::{NetAddr, NetworkId, PodRef};
 
 use super::PlacedPort;
+use crate::export::Audience;
 
 /// What a node has watched, and what its runtime has asked it for.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,21 @@ pub struct NodeView<'a> {
     /// The resolver that the cluster's pods have in their resolv.conf; none where the agent answers
     /// no names.
     pub cluster_dns: Resolver,
+    /// The services of the cluster's own for which the agent listens.
+    pub fronts: Vec<Front<'a>>,
+}
+
+/// A service of the cluster's own at one address and port, and the agent's port for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Front<'a> {
+    /// The service's address.
+    pub ip: IpAddr,
+    /// The service's port.
+    pub port: u16,
+    /// The agent's port.
+    pub listener: u16,
+    /// Who may call it.
+    pub to: &'a Audience,
 }
 
 /// An interface that the container runtime has asked for.
@@ -64,6 +81,9 @@ pub struct Compiled {
     pub plan: NodePlan,
     /// Who is behind each interface of the plan.
     pub occupants: BTreeMap<HostInterface, Occupant>,
+    /// Where each pod of this node is probed, by its UID: its first interface, and the address there
+    /// that others know it by.
+    pub primaries: BTreeMap<String, (HostInterface, IpAddr)>,
     /// What was left out, and why.
     pub complaints: Vec<Complaint>,
 }
@@ -77,6 +97,13 @@ pub struct Occupant {
     pub pod: PodRef,
     /// The pod's UID.
     pub pod_uid: String,
+}
+
+impl Occupant {
+    /// The pod's tenant.
+    pub fn tenant(&self) -> &str {
+        self.network_name.split('.').next().unwrap_or_default()
+    }
 }
 
 /// Something that was left out of a plan.
@@ -113,6 +140,7 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
         place_port(view, &attached, port, &mut compiled);
     }
     compiled.plan.doors = doors(view, &compiled.plan);
+    compiled.plan.service_doors = service_doors(view, &compiled);
     compiled
 }
 
@@ -123,6 +151,19 @@ fn doors(view: &NodeView<'_>, plan: &NodePlan) -> BTreeMap<NetworkId, Doors> {
     }
     let door = Doors { cluster: view.cluster_dns, own: Resolver::default() };
     plan.interfaces.values().map(|interface| (interface.guard.network, door)).collect()
+}
+
+/// Each service as a door of every network here that has a pod of a tenant that may call it.
+fn service_doors(view: &NodeView<'_>, compiled: &Compiled) -> BTreeMap<ServiceDoor, u16> {
+    let mut doors = BTreeMap::new();
+    for (name, interface) in &compiled.plan.interfaces {
+        let Some(occupant) = compiled.occupants.get(name) else { continue };
+        for front in view.fronts.iter().filter(|front| front.to.has(occupant.tenant())) {
+            let addr = NetAddr::new(interface.guard.network, front.ip);
+            doors.insert(ServiceDoor { addr, port: front.port }, front.listener);
+        }
+    }
+    doors
 }
 
 /// The ports whose every address is theirs alone.
@@ -156,6 +197,10 @@ impl Attached<'_> {
     fn has(&self, port: &PlacedPort) -> bool {
         self.attachment.is_for(port) || self.first.brings(port)
     }
+
+    fn is_first(&self, port: &PlacedPort) -> bool {
+        port.interface == self.first.interface && port.routes.is_empty()
+    }
 }
 
 /// The pods that the runtime has asked for, each with the port it asked for.
@@ -187,6 +232,9 @@ fn place_port(
         let name = pod.attachment.host_interface(port);
         compiled.plan.interfaces.insert(name.clone(), pod_interface(view, port, pod));
         compiled.occupants.insert(name.clone(), occupant(pod));
+        if let Some(ip) = port.ips.first().filter(|_| pod.is_first(port)) {
+            compiled.primaries.insert(port.pod_uid.clone(), (name.clone(), *ip));
+        }
         Place::Here(name)
     } else if let Some(ip) = view.nodes.get(node) {
         Place::There(*ip)
@@ -211,7 +259,6 @@ fn occupant(pod: &Attached<'_>) -> Occupant {
 }
 
 fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {
-    let is_first = port.interface == pod.first.interface && port.routes.is_empty();
     PodInterface {
         sandbox: pod.attachment.sandbox.clone(),
         name: port.interface.clone(),
@@ -222,8 +269,13 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
             mac: port.mac,
             ips: port.ips.iter().copied().collect(),
         },
-        reach: if is_first { Reach::Everything } else { Reach::Only(port.routes.clone()) },
+        reach: if pod.is_first(port) {
+            Reach::Everything
+        } else {
+            Reach::Only(port.routes.clone())
+        },
         has_siblings: !pod.first.others.is_empty(),
+        device: port.device,
     }
 }
 
@@ -231,6 +283,7 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
 mod tests {
     use std::collections::BTreeSet;
 
+    use atoll_plan::Device;
     use atoll_types::MacAddr;
 
     use super::*;
@@ -245,6 +298,7 @@ mod tests {
             pod: PodRef::new(format!("tenant-{network}"), pod),
             pod_uid: format!("{network}-{pod}"),
             interface: "eth0".into(),
+            device: Device::Veth,
             node: Some(node.into()),
             others: BTreeSet::new(),
             routes: BTreeSet::new(),
@@ -273,6 +327,7 @@ mod tests {
             ports: ports.iter().collect(),
             attachments: attachments.iter().collect(),
             cluster_dns: Resolver::default(),
+            fronts: vec![],
         })
     }
 
@@ -417,6 +472,27 @@ mod tests {
         assert_eq!(doors, [(ports[0].network, cluster_only)].into());
         let without = NodeView { cluster_dns: Resolver::default(), ..view };
         assert_eq!(compile(&without).plan.doors, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_network_has_a_door_to_a_service_where_a_tenant_that_may_call_it_has_a_pod_here() {
+        let ports = [1, 2].map(|number| port(number, "10.0.0.5", "web", "node1"));
+        let elsewhere = port(3, "10.0.0.5", "web", "node2");
+        let asked = ports.each_ref().map(attachment);
+        let (all, one) = (Audience::All, Audience::Listed(["tenant-2".to_owned()].into()));
+        let front =
+            |last, to| Front { ip: [10, 96, 0, last].into(), port: 443, listener: 61100, to };
+        let view = NodeView {
+            node: "node1",
+            nodes: [("node2", [192, 0, 2, 2].into())].into(),
+            ports: ports.iter().chain([&elsewhere]).collect(),
+            attachments: asked.iter().collect(),
+            fronts: vec![front(1, &all), front(7, &one)],
+            ..NodeView::default()
+        };
+        let doors = compile(&view).plan.service_doors;
+        let texts: Vec<_> = doors.keys().map(|door| door.addr.to_string()).collect();
+        assert_eq!(texts, ["1/10.96.0.1", "2/10.96.0.1", "2/10.96.0.7"]);
     }
 
     #[test]

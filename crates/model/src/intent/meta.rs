@@ -22,6 +22,10 @@ pub enum Kind {
     Namespace,
     /// `Pod`
     Pod,
+    /// `Service`
+    Service,
+    /// `ClusterRole`
+    ClusterRole,
 }
 
 /// An object's name, with its namespace where it has one.

@@ -7,6 +7,7 @@ use atoll_api::{self as api, ClaimHolder, marks};
 use atoll_model::intent::{Kind, ObjectName, Seen, Thing};
 use atoll_model::{Action, Key, Target};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -20,6 +21,8 @@ pub(crate) enum Object {
     Claim(api::Claim),
     Namespace(core::Namespace),
     Pod(core::Pod),
+    Service(core::Service),
+    Role(ClusterRole),
 }
 
 impl Object {
@@ -32,6 +35,8 @@ impl Object {
             Object::Claim(_) => Kind::Claim,
             Object::Namespace(_) => Kind::Namespace,
             Object::Pod(_) => Kind::Pod,
+            Object::Service(_) => Kind::Service,
+            Object::Role(_) => Kind::ClusterRole,
         }
     }
 
@@ -44,6 +49,8 @@ impl Object {
             Object::Claim(object) => &object.metadata,
             Object::Namespace(object) => &object.metadata,
             Object::Pod(object) => &object.metadata,
+            Object::Service(object) => &object.metadata,
+            Object::Role(object) => &object.metadata,
         }
     }
 
@@ -56,6 +63,8 @@ impl Object {
             Object::Claim(object) => &mut object.metadata,
             Object::Namespace(object) => &mut object.metadata,
             Object::Pod(object) => &mut object.metadata,
+            Object::Service(object) => &mut object.metadata,
+            Object::Role(object) => &mut object.metadata,
         }
     }
 
@@ -77,6 +86,8 @@ impl Object {
             Object::Claim(object) => Seen::Claim(object.into()),
             Object::Namespace(object) => Seen::Namespace(object.into()),
             Object::Pod(object) => Seen::Pod(object.into()),
+            Object::Service(object) => Seen::Service(object.into()),
+            Object::Role(object) => Seen::ClusterRole(object.into()),
         }
     }
 
@@ -190,6 +201,11 @@ impl Cluster {
             Action::CreateNetwork(network) => self.make(Object::Network((**network).clone())),
             Action::CreateSubnet(subnet) => self.make(Object::Subnet((**subnet).clone())),
             Action::CreatePort(port) => self.make(Object::Port((**port).clone())),
+            Action::CreateRole(role) => self.make(Object::Role((**role).clone())),
+            Action::SetRules(target, rules) => self.guarded(target, |object| {
+                let Object::Role(role) = object else { panic!("{object:?} is no role") };
+                role.rules = Some(rules.clone());
+            }),
             Action::Delete(target) => self.delete_incarnation(target),
             Action::SetFinalizers(target, finalizers) => self.set_finalizers(target, finalizers),
             Action::ChangePort(target, change) => self.guarded(target, |object| {
@@ -203,6 +219,13 @@ impl Cluster {
             Action::TellPod(target, text) => self.guarded(target, |object| {
                 let annotations = object.meta_mut().annotations.get_or_insert_default();
                 annotations.insert(marks::NETWORK_STATUS.into(), text.clone());
+            }),
+            Action::TellService(target, text) => self.guarded(target, |object| {
+                let annotations = object.meta_mut().annotations.get_or_insert_default();
+                match text {
+                    Some(text) => drop(annotations.insert(marks::VIP.into(), text.clone())),
+                    None => drop(annotations.remove(marks::VIP)),
+                }
             }),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
