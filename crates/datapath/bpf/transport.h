@@ -57,6 +57,19 @@ static __always_inline bool read_at(struct __sk_buff *skb, __u32 at, void *to, _
 	return !bpf_skb_load_bytes(skb, at, to, size);
 }
 
+/* The first eight bytes of a header, by words where they are at hand. */
+static __always_inline bool read_start(struct __sk_buff *skb, __u32 at, struct icmp_header *to,
+				       bool near)
+{
+	void *start = linear_start(skb);
+
+	if (near && start + at + sizeof(*to) <= linear_end(skb)) {
+		*to = *(const struct icmp_header *)(start + at);
+		return true;
+	}
+	return !bpf_skb_load_bytes(skb, at, to, sizeof(*to));
+}
+
 static __always_inline __u32 header_size(__u8 protocol)
 {
 	if (protocol == TCP_PROTOCOL)
@@ -96,7 +109,7 @@ static __always_inline verdict read_header(struct __sk_buff *skb, struct transpo
 
 	if (t->size < header_size(t->protocol))
 		return t->part == PART_FIRST ? DROP_TINY_FRAGMENT : DROP_MALFORMED;
-	if (!read_at(skb, at, &start, sizeof(start), near))
+	if (!read_start(skb, at, &start.icmp, near))
 		return DROP_MALFORMED;
 	if (is_icmp(t->protocol))
 		return read_icmp(t, &start.icmp);

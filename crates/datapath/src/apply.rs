@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
+use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
 use atoll_types::{NetAddr, NetworkId};
 
@@ -187,11 +187,14 @@ async fn remove_interfaces(
         datapath.routed.remove(name);
         unpin(&datapath.pins.links().join(name.as_str()))?;
     }
-    for (key, entry) in datapath.maps.interfaces.entries()? {
-        if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
-            datapath.maps.interfaces.remove(key)?;
-            datapath.maps.networks.raise(entry.network)?;
-        }
+    let is_gone = |entry: &abi::Interface| {
+        encode::interface_name(entry).is_some_and(|name| names.contains(&name))
+    };
+    let entries = datapath.maps.interfaces.entries()?;
+    let (gone, left): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, it)| is_gone(it));
+    for (key, entry) in gone {
+        datapath.maps.interfaces.remove(key)?;
+        datapath.maps.networks.raise(entry.network)?;
     }
-    datapath.maps.learn_networks()
+    datapath.maps.networks.learn(&left.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>())
 }

@@ -236,8 +236,7 @@ impl Datapath {
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         let census = self.maps.networks.census(clock::now()?);
         self.collector.start(self.pins.maps(), census)?;
-        self.maps.collect_service_fronts()?;
-        self.maps.collect_drops()
+        self.maps.collect()
     }
 
     /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of

@@ -143,8 +143,14 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more.
-    pub(crate) fn collect_drops(&mut self) -> Result<(), DatapathError> {
+    /// Forgets the drop counters of networks that have no interface here any more, and the fronts
+    /// of services whose door is gone.
+    pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
+        self.collect_service_fronts()?;
+        self.collect_drops()
+    }
+
+    fn collect_drops(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -161,7 +167,7 @@ impl Maps {
     }
 
     /// Forgets ways back that no door leads to: a step that was cut short may leave one.
-    pub(crate) fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
         for (back, front) in self.service_fronts.entries()? {
             let key = ServiceDoorKey {
                 network: back.network,
