@@ -33,6 +33,7 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
+        Step::PutService(..) | Step::RemoveService(_) => Ok(()),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
