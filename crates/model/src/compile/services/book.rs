@@ -133,6 +133,12 @@ impl ServiceBook {
         }
     }
 
+    /// The UID of a service.
+    pub fn uid_of(&self, who: &ServiceName) -> Option<&str> {
+        let key = (who.namespace.clone(), who.name.clone());
+        self.networks.get(&who.network)?.front(&key).map(|front| front.uid.as_str())
+    }
+
     /// What is to be served.
     pub fn served(&self) -> &BTreeMap<ServiceKey, Service> {
         self.fronts.served()

@@ -17,6 +17,8 @@ const USUAL_AFFINITY: i32 = 10_800;
 /// A service that has addresses of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFront {
+    /// Its UID, for those who speak about it.
+    pub uid: String,
     /// Its addresses, and what each rests on.
     pub addresses: BTreeMap<IpAddr, Rank>,
     /// Its ports.
@@ -71,6 +73,7 @@ impl ServiceFront {
             return Ok(ServiceFront::default());
         }
         Ok(ServiceFront {
+            uid: service.metadata.uid.clone().unwrap_or_default(),
             addresses: addresses(service, spec)?,
             ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
             affinity: affinity(spec)?,

@@ -53,6 +53,10 @@ impl Network {
         self.services.keys()
     }
 
+    pub(super) fn front(&self, key: &ObjectKey) -> Option<&ServiceFront> {
+        self.services.get(key)
+    }
+
     pub(super) fn slices(&self) -> impl Iterator<Item = &ObjectKey> {
         self.served.keys()
     }
