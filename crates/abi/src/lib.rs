@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod service;
 
 pub use address::Address;
 pub use alias::{
@@ -26,4 +27,8 @@ pub use layout::{
     CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
     INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES,
     NO_NETWORK, Peer, PeerKey,
+};
+pub use service::{
+    BACKENDS_PER_PAGE, Backend, Backends, KIND_AFFINITY, SLOTS_PER_PAGE, Service, ServiceKey,
+    ServicePage, Slots,
 };

@@ -33,7 +33,8 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
-        Step::PutService(..) | Step::RemoveService(_) => Ok(()),
+        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
+        Step::RemoveService(key) => datapath.maps.services.remove(*key),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),

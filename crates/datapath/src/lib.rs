@@ -39,6 +39,8 @@ mod remove;
 mod routes;
 mod sandbox;
 mod seat;
+mod services;
+mod spread;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -102,6 +104,7 @@ impl Datapath {
         let former = Former::find(&pins);
         former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
+        services::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;

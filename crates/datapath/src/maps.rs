@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use crate::connections::{Connection, Tables};
 use crate::error::{Attempt, DatapathError};
 use crate::seat::Seat;
+use crate::services::Services;
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -52,6 +53,7 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
+    pub(crate) services: Services,
     pub(crate) tables: Tables,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
@@ -95,6 +97,7 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
+            services: Services::open(dir)?,
             tables: Tables::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
@@ -240,6 +243,12 @@ impl<K: Pod, V: Pod> Table<K, V> {
             found if is_missing(&found) => Ok(None),
             found => Ok(Some(found.attempt(|| format!("read the map {}", self.name))?.0)),
         }
+    }
+
+    /// All keys. One that is removed meanwhile may or may not be among them.
+    pub(crate) fn keys(&self) -> Result<Vec<K>, DatapathError> {
+        let there = self.map.keys().filter(|key| !is_missing(key)).map(|key| key.map(|key| key.0));
+        there.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
     }
 
     /// All entries. One that is removed meanwhile may or may not be among them.

@@ -7,10 +7,12 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
-    ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, Traffic,
+    Address, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_OPENED_BY_HIGH,
+    CONNECTIONS_PER_NETWORK, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
+    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_AFFINITY, KIND_CONNECTION, MAX_INTERFACES,
+    MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, SLOTS_PER_PAGE, Service, ServiceKey,
+    ServicePage, Slots, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -51,6 +53,23 @@ fn structs() -> Vec<String> {
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_services() -> Vec<String> {
+    [
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, reserved),
+        same_layout!(Service, "service", id, slots, affinity),
+        same_layout!(ServicePage, "service_page", service, page),
+        same_layout!(Slots, "slots", backends),
+        same_layout!(Backend, "backend", network, address, port, reserved),
+        same_layout!(Backends, "backends", at),
+        vec![
+            format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
+            format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+            format!("KIND_AFFINITY == {KIND_AFFINITY}"),
+        ],
     ]
     .concat()
 }
@@ -139,7 +158,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("facts.c");
     let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
-    let text = format!("#include \"abi.h\"\n{}", assertions.collect::<String>());
+    let text = format!("#include \"service_abi.h\"\n{}", assertions.collect::<String>());
     std::fs::write(&source, text).unwrap();
     let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
@@ -157,7 +176,8 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_services(), structs_of_connections(), numbers()].concat())
+        .unwrap();
 }
 
 #[test]
