@@ -29,6 +29,6 @@ pub use layout::{
     NO_NETWORK, Peer, PeerKey,
 };
 pub use service::{
-    BACKENDS_PER_PAGE, Backend, Backends, KIND_AFFINITY, SLOTS_PER_PAGE, Service, ServiceKey,
-    ServicePage, Slots,
+    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,
+    ServiceKey, ServicePage, Slots,
 };

@@ -11,10 +11,6 @@ pub const SLOTS_PER_PAGE: usize = 256;
 /// How many backends one entry of the map `service_backends` holds.
 pub const BACKENDS_PER_PAGE: usize = 16;
 
-/// The kind of an entry of a network's table of connections that says where a client of a service
-/// was led before. In its key, the client is `low` and the service is `high`.
-pub const KIND_AFFINITY: u8 = 3;
-
 /// Key of the map `services`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
@@ -81,4 +77,30 @@ pub struct Backend {
     pub port: [u8; 2],
     /// Zero.
     pub reserved: [u8; 2],
+}
+
+/// Key of the map `service_affinity`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct AffinityKey {
+    /// The number of the service.
+    pub service: u32,
+    /// The client's address.
+    pub client: Address,
+}
+
+/// Value of the map `service_affinity`: where a client of a service was led.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Affinity {
+    /// When it last opened a connection, in nanoseconds of the monotonic clock.
+    pub seen: u64,
+    /// The backend's address.
+    pub address: Address,
+    /// Its port, in network byte order.
+    pub port: [u8; 2],
+    /// Its place among the backends.
+    pub place: u16,
+    /// Zero.
+    pub reserved: [u8; 4],
 }

@@ -7,10 +7,6 @@
 #define SLOTS_PER_PAGE 256
 #define BACKENDS_PER_PAGE 16
 
-/* The kind of an entry among connections that says where a client of a service was led before. In
- * its key, the client is `low` and the service is `high`. */
-#define KIND_AFFINITY 3
-
 struct service_key {
 	__u32 network;
 	struct address address;
@@ -43,4 +39,18 @@ struct backend {
 
 struct backends {
 	struct backend at[BACKENDS_PER_PAGE];
+};
+
+struct affinity_key {
+	__u32 service;
+	struct address client;
+};
+
+/* Where a client of a service was led. */
+struct affinity {
+	__u64 seen; /* nanoseconds of the monotonic clock */
+	struct address address;
+	__be16 port;
+	__u16 place;
+	__u8 reserved[4];
 };

@@ -34,3 +34,13 @@ struct {
 	__type(key, struct service_page);
 	__type(value, struct backends);
 } service_backends SEC(".maps");
+
+/* Clients that are led to the same backend again. When there are too many, the least recent ones
+ * are led like anybody else. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct affinity_key);
+	__type(value, struct affinity);
+} service_affinity SEC(".maps");

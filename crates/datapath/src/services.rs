@@ -10,7 +10,10 @@ use std::num::NonZeroU16;
 use std::path::Path;
 use std::time::Duration;
 
-use atoll_abi::{self as abi, BACKENDS_PER_PAGE, Backends, SLOTS_PER_PAGE, ServicePage, Slots};
+use atoll_abi::{
+    self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SLOTS_PER_PAGE, ServicePage,
+    Slots,
+};
 use atoll_plan::{Backend, Service, ServiceKey};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use bytemuck::Zeroable;
@@ -32,7 +35,8 @@ pub(crate) struct Services {
 pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<abi::ServiceKey, abi::Service>(&dir.join("services"))?;
     check_shape::<ServicePage, Slots>(&dir.join("service_slots"))?;
-    check_shape::<ServicePage, Backends>(&dir.join("service_backends"))
+    check_shape::<ServicePage, Backends>(&dir.join("service_backends"))?;
+    check_shape::<AffinityKey, Affinity>(&dir.join("service_affinity"))
 }
 
 impl Services {

@@ -7,12 +7,12 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_OPENED_BY_HIGH,
-    CONNECTIONS_PER_NETWORK, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_AFFINITY, KIND_CONNECTION, MAX_INTERFACES,
-    MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, SLOTS_PER_PAGE, Service, ServiceKey,
-    ServicePage, Slots, Traffic,
+    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends,
+    CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey, ConnectionState,
+    DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint,
+    EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION,
+    MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, SLOTS_PER_PAGE, Service,
+    ServiceKey, ServicePage, Slots, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -65,10 +65,11 @@ fn structs_of_services() -> Vec<String> {
         same_layout!(Slots, "slots", backends),
         same_layout!(Backend, "backend", network, address, port, reserved),
         same_layout!(Backends, "backends", at),
+        same_layout!(AffinityKey, "affinity_key", service, client),
+        same_layout!(Affinity, "affinity", seen, address, port, place, reserved),
         vec![
             format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
-            format!("KIND_AFFINITY == {KIND_AFFINITY}"),
         ],
     ]
     .concat()

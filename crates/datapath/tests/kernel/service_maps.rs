@@ -57,7 +57,7 @@ fn services_are_seen_as_they_were_put_in_and_survive_the_agent() {
     }
     assert_eq!(node.converge().len(), 4 * sizes.len());
     assert_eq!(node.observe(), node.planned());
-    node.run(|state| state.open());
+    node.run(State::open);
     assert_eq!(node.observe(), node.planned(), "an agent that starts again finds them");
     assert_eq!(node.converge(), []);
 }
