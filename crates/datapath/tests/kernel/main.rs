@@ -14,6 +14,7 @@ mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
 mod service_maps;
+mod services;
 mod several_interfaces;
 mod spoofing;
 mod talk;
