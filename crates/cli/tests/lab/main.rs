@@ -11,4 +11,5 @@ mod isolation;
 mod lifecycle;
 mod names;
 mod restart;
+mod services;
 mod several_networks;
