@@ -12,4 +12,4 @@ pub use placed_port::{PlacedPort, PortError};
 pub use services::{
     EndpointGroup, Rank, ServiceBook, ServiceComplaint, ServiceError, ServiceFront, ServiceName,
 };
-pub use topology::{Attachment, Compiled, Complaint, NodeView, Occupant, compile};
+pub use topology::{Attachment, Compiled, Complaint, Front, NodeView, Occupant, compile};
