@@ -17,6 +17,7 @@
 #include "ipv6.h"
 #include "maps.h"
 #include "rewrite.h"
+#include "served.h"
 
 static __always_inline bool lives_on(const struct endpoint *endpoint, const struct address *node)
 {
@@ -110,6 +111,19 @@ static __always_inline struct connection *decided(const struct flow *flow, bool 
 	return network->network == flow->network ? known : NULL;
 }
 
+/* The answer of a backend on another node. */
+static __noinline int hand_over_served(struct __sk_buff *skb, struct flow *flow,
+				       struct connection *known)
+{
+	struct ethhdr *eth;
+
+	if (serve(skb, flow, known))
+		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
+	eth = frame_start(skb, sizeof(*eth));
+	return eth ? deliver_here(skb, eth, is_higher(flow) ? &known->low : &known->high) :
+		     drop(skb, flow->network, DROP_MALFORMED);
+}
+
 static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
 				     struct peer_key *node, struct flow *flow)
 {
@@ -120,6 +134,8 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
 	if (!is_simple(&flow->transport))
 		return take_slow_path(skb, node, flow);
 	known = decided(flow, from_high, &node->address, now);
+	if (known && is_served(known, flow, from_high, now))
+		return hand_over_served(skb, flow, known);
 	if (!known || known->flags & CONNECTION_UNUSUAL)
 		return take_slow_path(skb, node, flow);
 	note(skb, flow, known, from_high, now);

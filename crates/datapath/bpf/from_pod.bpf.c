@@ -15,6 +15,7 @@
 #include "nd.h"
 #include "refuse_service.h"
 #include "rewrite.h"
+#include "served.h"
 #include "source.h"
 #include "too_big.h"
 #include "tunnel.h"
@@ -160,6 +161,19 @@ static __always_inline struct connection *decided(const struct interface *own,
 	return known->table == own->table ? known : NULL;
 }
 
+/* Apart, for its tunnel key does not fit beside the fast path's. */
+static __noinline int forward_served(struct __sk_buff *skb, struct interface *own,
+				     struct flow *flow, struct connection *known)
+{
+	const struct place *to = is_higher(flow) ? &known->low : &known->high;
+
+	if (!fits(skb, to))
+		return refuse_too_big(skb, own);
+	if (serve(skb, flow, known))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
+	return send(skb, own, to, &known->node);
+}
+
 static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
@@ -172,6 +186,8 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 	if (!is_simple(&flow->transport))
 		return take_slow_path(skb, flow);
 	known = decided(own, flow, from_high, now);
+	if (known && is_served(known, flow, from_high, now))
+		return forward_served(skb, own, flow, known);
 	if (!known || known->flags & CONNECTION_UNUSUAL)
 		return take_slow_path(skb, flow);
 	to = from_high ? &known->low : &known->high;
