@@ -153,7 +153,8 @@ impl Views {
             | Change::Groups(..)
             | Change::Api(_)
             | Change::Exports(_)
-            | Change::Targets(..) => {}
+            | Change::Targets(..)
+            | Change::Probed(_) => {}
         }
     }
 
@@ -330,6 +331,7 @@ mod tests {
                 pod: PodRef::new(*tenant, "web"),
                 pod_uid: format!("{tenant}-web"),
                 interface: "eth0".into(),
+                device: atoll_plan::Device::Veth,
                 node: None,
                 others: BTreeSet::new(),
                 routes: BTreeSet::new(),
