@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod service;
 
 pub use address::Address;
 pub use alias::{
@@ -27,4 +28,8 @@ pub use layout::{
     DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
     Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+};
+pub use service::{
+    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,
+    ServiceKey, ServicePage, Slots,
 };

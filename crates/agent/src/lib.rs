@@ -21,6 +21,7 @@ mod reconcile;
 mod report;
 mod seen;
 mod serve;
+mod services;
 mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
@@ -85,7 +86,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let names = Names::start(&config.names).await?;
     let probes = Some(Probes::start());
     let attendants = Attendants { names, infra: Some(Infra::new()), probes };
-    let reports = report::start(client.clone());
+    let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket, plain.as_ref())?;

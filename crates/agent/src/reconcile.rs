@@ -25,9 +25,10 @@ use crate::names::Names;
 use crate::probe::Probes;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
-use crate::report::AttachedReport;
+use crate::report::{Report, ServiceReport};
 use crate::seen::{Change, Scope, Seen};
 use crate::serve::Request;
+use crate::services::Services;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +76,9 @@ pub(crate) struct Reconciler<K, F> {
     complete: bool,
     store: AttachmentStore,
     attendants: Attendants,
+    services: Services,
     follow: F,
-    reports: UnboundedSender<AttachedReport>,
+    reports: UnboundedSender<Report>,
     timing: Timing,
     /// What the kernel has, as far as is known.
     observed: Option<Observed>,
@@ -106,7 +108,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         store: AttachmentStore,
         attendants: Attendants,
         follow: F,
-        reports: UnboundedSender<AttachedReport>,
+        reports: UnboundedSender<Report>,
         timing: Timing,
     ) -> Self {
         Reconciler {
@@ -116,6 +118,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             attendants,
+            services: Services::new(node),
             follow,
             reports,
             timing,
@@ -171,9 +174,13 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
-        } else if !self.introduce_pods() {
-            self.plan_retry(false);
+        } else {
+            let served = self.pass_services().await;
+            if !(self.introduce_pods() && served) {
+                self.plan_retry(false);
+            }
         }
+        self.tell_of_services();
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network
@@ -186,6 +193,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if let Some(names) = &mut self.attendants.names {
             names.absorb(&change);
         }
+        self.services.absorb(&change);
         self.seen.absorb(change);
         if moves {
             self.follow_scope();
@@ -194,12 +202,18 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
-        match &mut self.attendants.names {
-            Some(names) => {
-                names.follow(&scope, &self.seen);
-                (self.follow)(&scope);
-            }
-            None => (self.follow)(&scope.without_namespaces()),
+        if let Some(names) = &mut self.attendants.names {
+            names.follow(&scope, &self.seen);
+        }
+        self.services.follow(&scope, &self.seen);
+        (self.follow)(&scope);
+    }
+
+    fn tell_of_services(&mut self) {
+        for (service, uid, complaint) in self.services.untold() {
+            tracing::warn!(%service, %complaint, "not served");
+            let report = Report::Service(ServiceReport { service, uid, complaint });
+            let _reporter_may_have_ended = self.reports.send(report);
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_model::compile::{Attachment, EndpointGroup, NodeView, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
 use atoll_types::NetworkId;
@@ -35,16 +35,22 @@ pub(crate) enum Delta<K, V> {
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
+    /// The zones of nodes, where they are in one.
+    Zones(Delta<String, String>),
     /// Ports of this node, and the network of each.
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, Tenancy>),
-    /// Services of a namespace whose network is present here.
+    /// Services of a namespace whose network is present here, by what names need of them.
     Services(Quarter, Delta<String, Service>),
-    /// EndpointSlices of such a namespace.
+    /// EndpointSlices of such a namespace, likewise.
     Slices(Quarter, Delta<String, Slice>),
+    /// Services of such a namespace, by what the datapath needs of them.
+    Fronts(Quarter, Delta<String, ServiceFront>),
+    /// EndpointSlices, likewise.
+    Groups(Quarter, Delta<String, EndpointGroup>),
     /// The service of the cluster's API.
     Api(Delta<ServiceName, Exported>),
     /// Services that an administrator exports to tenants.
@@ -56,9 +62,23 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Whether it can change what the kernel must look like, and not just what names mean.
+    /// Whether it can change what the kernel must look like, beside services and what names mean.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Probed(_))
+        match self {
+            Change::Nodes(_)
+            | Change::OwnPorts(_)
+            | Change::NetworkPorts(..)
+            | Change::Namespaces(_)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..) => true,
+            Change::Zones(_)
+            | Change::Probed(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => false,
+        }
     }
 }
 
@@ -103,12 +123,6 @@ impl Scope {
             namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
         };
         self.networks.iter().flat_map(of).collect()
-    }
-
-    /// The networks alone, without what names need.
-    pub(crate) fn without_namespaces(mut self) -> Self {
-        self.networks.values_mut().for_each(|presence| presence.namespaces.clear());
-        self
     }
 }
 
@@ -166,7 +180,11 @@ impl Seen {
                     absorb(ports, delta);
                 }
             }
-            Change::Services(..) | Change::Slices(..) => {}
+            Change::Zones(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),
             Change::Targets(service, delta) => {
@@ -368,7 +386,6 @@ mod tests {
         let scope = seen.scope();
         let all = ["acme.data/back", "acme.default/front", "acme.default/shop"];
         assert_eq!(quarters(&scope), all);
-        assert_eq!(quarters(&scope.without_namespaces()), Vec::<String>::new());
         seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
         assert_eq!(quarters(&seen.scope()), all[1..]);
     }

@@ -35,6 +35,7 @@ fn touched(step: &Step) -> Touched {
     match step {
         Step::GuardInterface(_, guard) => Touched::Network(guard.network),
         Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
+        Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
         Step::RemovePeer(_) => Touched::All,
         Step::AddPeer(_)
         | Step::CreateInterface(..)
@@ -76,6 +77,8 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
+        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
+        Step::RemoveService(key) => datapath.maps.services.remove(*key),
         Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),

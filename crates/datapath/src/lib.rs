@@ -43,6 +43,8 @@ mod routes;
 mod rules;
 mod sandbox;
 mod seat;
+mod services;
+mod spread;
 mod tap;
 mod traffic;
 
@@ -112,6 +114,7 @@ impl Datapath {
         let former = Former::find(&pins);
         former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
+        services::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;

@@ -18,6 +18,7 @@ use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
 use crate::seat::Seat;
+use crate::services::Services;
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -58,6 +59,7 @@ pub(crate) struct Maps {
     pub(crate) service_fronts: Table<ServiceFrontKey, ServiceFront>,
     pub(crate) networks: Networks,
     pub(crate) connections: Connections,
+    pub(crate) services: Services,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -109,6 +111,7 @@ impl Maps {
             service_fronts: Table::open(dir, "service_fronts")?,
             networks: Networks::open(dir)?,
             connections: Connections::open(dir)?,
+            services: Services::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

@@ -146,8 +146,11 @@ impl Views {
                 known.for_each(|known| known.absorb_slices(namespace, delta));
             }
             Change::Nodes(_)
+            | Change::Zones(_)
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
+            | Change::Fronts(..)
+            | Change::Groups(..)
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..)

@@ -16,5 +16,6 @@ mod machines;
 mod names;
 mod observe;
 mod restart;
+mod services;
 mod several_networks;
 mod threats;

@@ -5,7 +5,11 @@
 //! [`Complaint`].
 
 mod placed_port;
+mod services;
 mod topology;
 
 pub use placed_port::{PlacedPort, PortError};
+pub use services::{
+    EndpointGroup, Rank, ServiceBook, ServiceComplaint, ServiceError, ServiceFront, ServiceName,
+};
 pub use topology::{Attachment, Compiled, Complaint, Front, NodeView, Occupant, compile};
