@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod policy;
 
 pub use address::Address;
 pub use alias::{
@@ -26,4 +27,8 @@ pub use layout::{
     CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
     INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES,
     NO_NETWORK, Peer, PeerKey,
+};
+pub use policy::{
+    NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,
 };

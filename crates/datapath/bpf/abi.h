@@ -179,6 +179,9 @@ enum drop_reason {
 	DROP_TINY_FRAGMENT = 23,
 	DROP_OVERLAPPING_FRAGMENT = 24,
 	DROP_CONNECTIONS_EXHAUSTED = 25,
+	DROP_POLICY_UNKNOWN = 26,
+	DROP_POLICY_DENIED_INGRESS = 27,
+	DROP_POLICY_DENIED_EGRESS = 28,
 };
 
 /* What every pod sees as its gateway, in every network. */
@@ -196,3 +199,5 @@ enum drop_reason {
 #define ALIAS_IPV4 0xf0000000
 #define ALIAS_IPV4_MASK 0x0fffffff
 #define ALIAS_IPV6 { 0xfd61746f, 0x6c6c0001, 0, 0 }
+
+#include "policy_abi.h"

@@ -12,6 +12,7 @@
 #include "ipv6.h"
 #include "maps.h"
 #include "nd.h"
+#include "policy_maps.h"
 #include "source.h"
 #include "too_big.h"
 #include "track.h"

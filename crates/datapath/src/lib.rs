@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use atoll_plan::{HostInterface, Observed, Step};
+use atoll_policy::{Changes, Tables};
 use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -32,6 +33,7 @@ mod node_link;
 mod observe;
 mod overlay;
 mod pins;
+mod policy;
 mod preflight;
 mod program;
 mod quiet;
@@ -188,6 +190,22 @@ impl Datapath {
     pub async fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         let done = apply::apply(self, step).await;
         done.map_err(|source| StepError { step: step.to_string(), source })
+    }
+
+    /// Exchanges all tables of policy at once.
+    pub fn replace_policy(&mut self, tables: &Tables) -> Result<(), DatapathError> {
+        self.maps.policy.replace(tables)
+    }
+
+    /// Changes the tables of policy that are in force.
+    pub fn change_policy(&mut self, changes: &Changes) -> Result<(), DatapathError> {
+        self.maps.policy.change(changes)
+    }
+
+    /// The compiler's number of the rule that an event names; none where its tables were exchanged
+    /// meanwhile.
+    pub fn policy_rule(&self, number: u32) -> Result<Option<u32>, DatapathError> {
+        self.maps.policy.rule(number)
     }
 
     /// The pods' interfaces by the index of their host side, from which their aliases follow.

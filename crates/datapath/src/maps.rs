@@ -15,6 +15,7 @@ use nix::errno::Errno;
 
 use crate::connections::{Connection, Tables};
 use crate::error::{Attempt, DatapathError};
+use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
 use crate::traffic::TrafficCounters;
 
@@ -53,6 +54,7 @@ pub(crate) struct Maps {
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
     pub(crate) tables: Tables,
+    pub(crate) policy: PolicyMaps,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -68,7 +70,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
     check_shape::<u32, u32>(&dir.join("connections"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
-    check_shape::<u32, u32>(&dir.join("watchers"))
+    check_shape::<u32, u32>(&dir.join("watchers"))?;
+    policy::check_pinned(dir)
 }
 
 /// Refuses a pinned map whose entries have other sizes; one that is not there is as good.
@@ -96,6 +99,7 @@ impl Maps {
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
             tables: Tables::open(dir)?,
+            policy: PolicyMaps::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -257,7 +261,7 @@ pub(crate) fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
         .attempt(|| format!("open the map {}", path.display()))
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::E2BIG as i32)
 }
 

@@ -10,7 +10,9 @@ use atoll_abi::{
     Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
     ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
     Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, Traffic,
+    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, Peer, PeerKey,
+    PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
+    SECOND_BANK, TIER_NETWORK_POLICY, Traffic,
 };
 use atoll_types::MacAddr;
 
@@ -51,6 +53,23 @@ fn structs() -> Vec<String> {
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_policy() -> Vec<String> {
+    let behind_prefix = |c: &str, size: usize| vec![format!("sizeof(struct {c}) == {}", 4 + size)];
+    [
+        same_layout!(PolicyEndKey, "policy_end_key", network, address, bank),
+        behind_prefix("policy_outside_key", size_of::<PolicyOutside>()),
+        same_layout!(PolicyIdentity, "policy_identity", tenant, ingress, egress),
+        same_layout!(PolicyColumnKey, "policy_column_key", set, identity),
+        behind_prefix("policy_port_key", size_of::<PolicyPort>()),
+        same_layout!(PolicyVerdict, "policy_verdict", rule, accept, tier, reserved),
+        vec![
+            format!("NO_BANK == {NO_BANK} && SECOND_BANK == {SECOND_BANK}u"),
+            format!("TIER_NETWORK_POLICY == {TIER_NETWORK_POLICY}"),
+        ],
     ]
     .concat()
 }
@@ -157,7 +176,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_connections(), structs_of_policy(), numbers()].concat()).unwrap();
 }
 
 #[test]
