@@ -12,6 +12,7 @@ mod config;
 mod kernel;
 mod names;
 mod plugin;
+mod policy;
 mod reconcile;
 mod report;
 mod seen;
@@ -81,6 +82,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         kernel,
         store,
         names,
+        Some(policy::Policies::default()),
         follow,
         reports,
         Timing::default(),

@@ -182,7 +182,7 @@ mod tests {
         let acme = Presence { id: network(1), namespaces: ["shop".to_owned()].into() };
         let globex = Presence { id: network(1), namespaces: [].into() };
         let networks = [("acme.default".to_owned(), acme), ("globex.default".to_owned(), globex)];
-        Scope { networks: networks.into(), is_whole: true }
+        Scope { networks: networks.into(), is_whole: true, ..Scope::default() }
     }
 
     fn shop() -> (String, String) {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::policy::Policies;
 use crate::reconcile::requests::Waiting;
 use crate::report::AttachedReport;
 use crate::seen::{Change, Scope, Seen};
@@ -58,6 +59,8 @@ pub(crate) struct Reconciler<K, F> {
     store: AttachmentStore,
     /// The resolver, where pods are answered at all.
     names: Option<Names>,
+    /// What policy says, where it is enforced at all.
+    policies: Option<Policies>,
     follow: F,
     reports: UnboundedSender<AttachedReport>,
     timing: Timing,
@@ -84,6 +87,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         kernel: K,
         store: AttachmentStore,
         names: Option<Names>,
+        policies: Option<Policies>,
         follow: F,
         reports: UnboundedSender<AttachedReport>,
         timing: Timing,
@@ -95,6 +99,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             names,
+            policies,
             follow,
             reports,
             timing,
@@ -140,15 +145,18 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
-        self.complete |= self.seen.is_complete();
+        self.complete |=
+            self.seen.is_complete() && self.policies.as_ref().is_none_or(Policies::is_complete);
         if let Some(names) = &mut self.names {
             names.publish();
         }
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
-        } else if !self.introduce_pods() {
-            self.plan_retry(false);
+        } else {
+            let done = self.write_policy() & self.introduce_pods();
+            self.plan_retry_unless(done);
+            self.serve_waiting().await;
         }
     }
 
@@ -159,6 +167,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if let Some(names) = &mut self.names {
             names.absorb(&change);
         }
+        if let Some(policies) = &mut self.policies {
+            policies.absorb(&change);
+        }
         self.seen.absorb(change);
         if moves {
             self.follow_scope();
@@ -167,6 +178,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
+        if let Some(policies) = &mut self.policies {
+            policies.follow(&scope, &self.seen);
+        }
         match &mut self.names {
             Some(names) => {
                 names.follow(&scope, &self.seen);

@@ -9,8 +9,11 @@ use std::net::IpAddr;
 
 use atoll_model::compile::{Attachment, NodeView, PlacedPort};
 use atoll_plan::Resolver;
-use atoll_types::NetworkId;
+use atoll_policy::Labels;
+use atoll_types::{Label, NetworkId, NetworkName};
 use atoll_zones::{Service, Slice};
+
+use crate::policy::{News, Ward};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -29,24 +32,26 @@ pub(crate) enum Delta<K, V> {
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Nodes and their underlay addresses.
-    Nodes(Delta<String, IpAddr>),
+    /// Nodes and what is known of them.
+    Nodes(Delta<String, SeenNode>),
     /// Ports of this node, and the network of each.
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
     /// Namespaces, and whose each is.
-    Namespaces(Delta<String, Tenancy>),
+    Namespaces(Delta<String, SeenNamespace>),
     /// Services of a namespace whose network is present here.
     Services(Quarter, Delta<String, Service>),
     /// EndpointSlices of such a namespace.
     Slices(Quarter, Delta<String, Slice>),
+    /// What policy alone has to know of.
+    Policy(News),
 }
 
 impl Change {
-    /// Whether it can change what the kernel must look like, and not just what names mean.
+    /// Whether it can change the plan, and not just what names mean or policy says.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..))
+        !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Policy(_))
     }
 }
 
@@ -70,6 +75,8 @@ pub(crate) struct Scope {
     pub(crate) networks: BTreeMap<String, Presence>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
+    /// The namespaces of every tenant that has a network here.
+    pub(crate) wards: BTreeSet<Ward>,
 }
 
 impl Scope {
@@ -80,6 +87,17 @@ impl Scope {
             namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
         };
         self.networks.iter().flat_map(of).collect()
+    }
+
+    /// The numbers of each tenant's networks.
+    pub(crate) fn networks_of_tenants(&self) -> BTreeMap<Label, BTreeSet<NetworkId>> {
+        let mut of_tenants: BTreeMap<Label, BTreeSet<NetworkId>> = BTreeMap::new();
+        for (name, presence) in &self.networks {
+            if let Some(tenant) = tenant_of(name) {
+                of_tenants.entry(tenant).or_default().insert(presence.id);
+            }
+        }
+        of_tenants
     }
 
     /// The networks alone, without what names need.
@@ -98,6 +116,26 @@ pub(crate) struct Presence {
     pub(crate) namespaces: BTreeSet<String>,
 }
 
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenNode {
+    /// Its address for tunnel packets.
+    pub(crate) underlay: IpAddr,
+    /// What policy knows of it.
+    pub(crate) facts: atoll_policy::Node,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenNamespace {
+    /// Whose it is.
+    pub(crate) tenancy: Tenancy,
+    /// Its labels.
+    pub(crate) labels: Labels,
+    /// Whether it is being deleted.
+    pub(crate) is_ending: bool,
+}
+
 /// Whose pods a namespace has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tenancy {
@@ -113,12 +151,14 @@ type Listed<K, V> = Option<BTreeMap<K, V>>;
 /// What the agent has seen of the API.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    nodes: Listed<String, IpAddr>,
+    nodes: Listed<String, SeenNode>,
     own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
-    namespaces: Listed<String, Tenancy>,
+    namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
+    /// The namespaces of each tenant.
+    wards: BTreeMap<Label, BTreeSet<String>>,
 }
 
 impl Seen {
@@ -133,13 +173,14 @@ impl Seen {
             Change::Namespaces(delta) => {
                 absorb(&mut self.namespaces, delta);
                 self.quarters = quarters(self.namespaces.iter().flatten());
+                self.wards = wards(self.namespaces.iter().flatten());
             }
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
                 }
             }
-            Change::Services(..) | Change::Slices(..) => {}
+            Change::Services(..) | Change::Slices(..) | Change::Policy(_) => {}
         }
     }
 
@@ -160,10 +201,23 @@ impl Seen {
             let namespaces = self.quarters.get(name).cloned().unwrap_or_default();
             (name.clone(), Presence { id, namespaces })
         };
+        let tenants: BTreeSet<Label> =
+            networks.keys().filter_map(|network| tenant_of(network)).collect();
         Scope {
+            wards: tenants.iter().flat_map(|tenant| self.wards_of(tenant)).collect(),
             networks: networks.into_iter().map(presence).collect(),
             is_whole: self.namespaces.is_some(),
         }
+    }
+
+    fn wards_of(&self, tenant: &Label) -> impl Iterator<Item = Ward> {
+        let namespaces = self.wards.get(tenant).into_iter().flatten();
+        namespaces.map(|namespace| (tenant.clone(), namespace.clone()))
+    }
+
+    /// A namespace, where it has been listed.
+    pub(crate) fn namespace(&self, name: &str) -> Option<&SeenNamespace> {
+        self.namespaces.as_ref()?.get(name)
     }
 
     /// Whether everything has been listed once.
@@ -175,8 +229,7 @@ impl Seen {
 
     /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
-        let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
-        known == Some(&Tenancy::Nobody)
+        self.namespace(namespace).is_some_and(|known| known.tenancy == Tenancy::Nobody)
     }
 
     /// The ports with this network number, once they were listed.
@@ -217,7 +270,7 @@ impl Seen {
         attachments: impl Iterator<Item = &'a Attachment>,
         cluster_dns: Resolver,
     ) -> NodeView<'a> {
-        let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
+        let nodes = self.nodes.iter().flatten().map(|(name, it)| (name.as_str(), it.underlay));
         NodeView {
             node,
             pod_mtu,
@@ -230,15 +283,34 @@ impl Seen {
 }
 
 fn quarters<'a>(
-    namespaces: impl Iterator<Item = (&'a String, &'a Tenancy)>,
+    namespaces: impl Iterator<Item = (&'a String, &'a SeenNamespace)>,
 ) -> BTreeMap<String, BTreeSet<String>> {
     let mut quarters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (namespace, tenancy) in namespaces {
-        if let Tenancy::Tenant(network) = tenancy {
+    for (namespace, seen) in namespaces {
+        if let Tenancy::Tenant(network) = &seen.tenancy {
             quarters.entry(network.clone()).or_default().insert(namespace.clone());
         }
     }
     quarters
+}
+
+fn wards<'a>(
+    namespaces: impl Iterator<Item = (&'a String, &'a SeenNamespace)>,
+) -> BTreeMap<Label, BTreeSet<String>> {
+    let mut wards: BTreeMap<Label, BTreeSet<String>> = BTreeMap::new();
+    for (namespace, seen) in namespaces {
+        if let Tenancy::Tenant(network) = &seen.tenancy
+            && let Some(tenant) = tenant_of(network)
+        {
+            wards.entry(tenant).or_default().insert(namespace.clone());
+        }
+    }
+    wards
+}
+
+/// The tenant in the object name of a network.
+fn tenant_of(network: &str) -> Option<Label> {
+    network.parse::<NetworkName>().ok().map(|name| name.tenant)
 }
 
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
@@ -249,6 +321,24 @@ fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
         (Delta::Put(key, value), Some(known)) => drop(known.insert(key, value)),
         (Delta::Gone(key), Some(known)) => drop(known.remove(&key)),
         (Delta::Put(..) | Delta::Gone(_), None) => {}
+    }
+}
+
+/// For tests: nodes and namespaces of which nothing else is known.
+#[cfg(test)]
+mod plain {
+    use super::*;
+
+    impl From<[u8; 4]> for SeenNode {
+        fn from(underlay: [u8; 4]) -> Self {
+            SeenNode { underlay: underlay.into(), facts: atoll_policy::Node::default() }
+        }
+    }
+
+    impl From<Tenancy> for SeenNamespace {
+        fn from(tenancy: Tenancy) -> Self {
+            SeenNamespace { tenancy, labels: Labels::new(), is_ending: false }
+        }
     }
 }
 
@@ -277,7 +367,7 @@ mod tests {
         ];
         let tenants = tenants.map(|(name, network)| (name, Tenancy::Tenant(network.into())));
         let all = tenants.into_iter().chain([("kube-system", Tenancy::Nobody)]);
-        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy)).collect();
+        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy.into())).collect();
         seen.absorb(Change::Namespaces(Delta::All(all)));
         seen
     }
@@ -302,9 +392,18 @@ mod tests {
     fn a_namespace_that_moves_to_another_network_is_followed_there() {
         let mut seen = seen();
         let moved = Tenancy::Tenant("acme.data".into());
-        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
+        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved.into())));
         let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
         assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    #[test]
+    fn a_node_follows_every_namespace_of_the_tenants_it_has_whatever_their_network() {
+        let mut seen = seen();
+        seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
+        let wards: Vec<String> =
+            seen.scope().wards.iter().map(|(tenant, name)| format!("{tenant}/{name}")).collect();
+        assert_eq!(wards, ["acme/back", "acme/front", "acme/shop"]);
     }
 
     #[test]

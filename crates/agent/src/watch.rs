@@ -23,15 +23,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, Joined, PortKey, Quarter, Scope, Tenancy};
+use crate::policy::{Ward, watch as policy};
+use crate::seen::{
+    Change, Delta, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
+};
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 3],
+    _always: [Watch; 4],
     networks: BTreeMap<NetworkId, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
+    pods: BTreeMap<Ward, Watch>,
+    policies: BTreeMap<Ward, Watch>,
 }
 
 /// Where watches begin, and where what they see goes.
@@ -66,7 +71,11 @@ impl Watches {
         let nodes = follow::<Node, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            move |node| Some((node.name_any(), internal_ip(node, underlay)?)),
+            move |node| {
+                let underlay = internal_ip(node, underlay)?;
+                let facts = atoll_policy::read_node(node);
+                Some((node.name_any(), SeenNode { underlay, facts }))
+            },
             Node::name_any,
             (changes.clone(), Change::Nodes),
         );
@@ -80,16 +89,24 @@ impl Watches {
         let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            tenancy,
+            |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
+        let policies = policy::cluster_policies(client.clone(), changes.clone());
         Watches {
             source: Source { client: client.clone(), changes },
-            _always: [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)],
+            _always: [
+                Watch::start(nodes),
+                Watch::start(own),
+                Watch::start(namespaces),
+                Watch::start(policies),
+            ],
             networks: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            policies: BTreeMap::new(),
         }
     }
 
@@ -100,6 +117,8 @@ impl Watches {
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
+        match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
     }
 }
 
@@ -112,6 +131,14 @@ impl Source {
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
         ))
+    }
+
+    fn pods(&self, ward: &Ward) -> Watch {
+        Watch::start(policy::pods(self.client.clone(), ward.clone(), self.changes.clone()))
+    }
+
+    fn policies(&self, ward: &Ward) -> Watch {
+        Watch::start(policy::policies(self.client.clone(), ward.clone(), self.changes.clone()))
     }
 
     fn services(&self, quarter: &Quarter) -> Watch {
@@ -190,7 +217,7 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`
 /// where it has nothing to say; `key` names it.
-async fn follow<R, K, V>(
+pub(crate) async fn follow<R, K, V>(
     api: Api<R>,
     config: watcher::Config,
     read: impl Fn(&R) -> Option<(K, V)> + Send,
@@ -210,18 +237,25 @@ async fn follow<R, K, V>(
 
 /// Whose a namespace is, by the label that only administrators may set, and the network of its
 /// services: the one that it names, else the tenant's `default`.
-fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
+fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Tenancy {
     let mark = |name: &str| namespace.labels().get(name).filter(|text| !text.is_empty());
     let network = mark(marks::NETWORK).map_or("default", String::as_str);
-    let tenancy = match namespace.labels().get(marks::TENANT) {
+    match namespace.labels().get(marks::TENANT) {
         Some(tenant) => Tenancy::Tenant(format!("{tenant}.{network}")),
         None => Tenancy::Nobody,
-    };
-    Some((namespace.name_any(), tenancy))
+    }
+}
+
+fn seen_namespace(namespace: &PartialObjectMeta<Namespace>) -> SeenNamespace {
+    SeenNamespace {
+        tenancy: tenancy(namespace),
+        labels: namespace.labels().clone(),
+        is_ending: namespace.metadata.deletion_timestamp.is_some(),
+    }
 }
 
 /// Events as deltas: a list comes out whole, once it is complete.
-fn deltas<R, K: Ord, V>(
+pub(crate) fn deltas<R, K: Ord, V>(
     events: impl Stream<Item = watcher::Result<Event<R>>>,
     read: impl Fn(&R) -> Option<(K, V)>,
     key: impl Fn(&R) -> K,
@@ -278,7 +312,7 @@ mod tests {
     fn whose(labels: &serde_json::Value) -> Tenancy {
         let namespace = serde_json::json!({"metadata": {"name": "shop", "labels": labels}});
         let namespace: PartialObjectMeta<Namespace> = serde_json::from_value(namespace).unwrap();
-        tenancy(&namespace).unwrap().1
+        tenancy(&namespace)
     }
 
     #[test]

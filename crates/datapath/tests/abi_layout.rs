@@ -176,7 +176,8 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), structs_of_policy(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_connections(), structs_of_policy(), numbers()].concat())
+        .unwrap();
 }
 
 #[test]

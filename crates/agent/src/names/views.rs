@@ -129,7 +129,7 @@ impl Views {
                 let known = self.networks.get_mut(network).into_iter();
                 known.for_each(|known| known.absorb_slices(namespace, delta));
             }
-            Change::Nodes(_) | Change::OwnPorts(_) | Change::Namespaces(_) => {}
+            Change::Nodes(_) | Change::OwnPorts(_) | Change::Namespaces(_) | Change::Policy(_) => {}
         }
     }
 
@@ -289,7 +289,11 @@ mod tests {
             let namespaces = [(*tenant).to_owned()].into();
             (format!("{tenant}.open"), Presence { id: id(), namespaces })
         };
-        Scope { networks: tenants.iter().map(presence).collect(), is_whole: true }
+        Scope {
+            networks: tenants.iter().map(presence).collect(),
+            is_whole: true,
+            ..Scope::default()
+        }
     }
 
     fn ports(tenants: &[&str]) -> BTreeMap<PortKey, PlacedPort> {

@@ -20,6 +20,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             return;
         }
         self.retry_at = None;
+        let policy = self.write_policy();
         let shared = !self.look_anew || self.tend().await;
         let plan = self.compile();
         let own = match self.look().await {
@@ -30,7 +31,21 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         };
         let known = self.introduce_pods();
-        self.plan_retry(shared && own && known);
+        self.plan_retry(policy && shared && own && known);
+    }
+
+    /// Tells the kernel what policy says, before anything is raised that it is about.
+    pub(super) fn write_policy(&mut self) -> bool {
+        let complete = self.complete;
+        let kernel = &mut self.kernel;
+        self.policies.as_mut().is_none_or(|policies| !complete || policies.publish(kernel))
+    }
+
+    /// What failed outside of a pass is tried again with the next.
+    pub(super) fn plan_retry_unless(&mut self, done: bool) {
+        if !done {
+            self.plan_retry(false);
+        }
     }
 
     /// Tells the resolver who is behind the interfaces that the kernel has.
