@@ -83,12 +83,12 @@ drop_reasons! {
     OverlappingFragment = 24, "overlapping-fragment";
     /// the network's table of connections has no room, or is not there
     ConnectionsExhausted = 25, "connections-exhausted";
-    /// policy has to decide and does not know one of the ends yet
+    /// policy applies, and nobody knows who one of both ends is
     PolicyUnknown = 26, "policy-unknown";
-    /// a policy of the receiver does not let it in
-    PolicyDeniedIngress = 27, "policy-denied-ingress";
-    /// a policy of the sender does not let it out
-    PolicyDeniedEgress = 28, "policy-denied-egress";
+    /// a policy of the connection's opener does not let it out
+    PolicyDeniedEgress = 27, "policy-denied-egress";
+    /// a policy of the other end does not let it in
+    PolicyDeniedIngress = 28, "policy-denied-ingress";
 }
 
 impl DropReason {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What policy says to the first packet of a connection, at one of its ends.
+/* Policy: whether a connection may be. A stage of the slow path (decide.h), asked when a connection
+ * is opened and when the generation of its network has changed since.
  *
- * The rule: each end is asked on its own node, and unknown means no. A pod of which nothing is
- * known neither sends nor receives; a peer of which nothing is known does not pass where a rule
- * would have to tell who it is. */
+ * The rule: the opener's node asks for its egress, the other end's node for its ingress; where both
+ * are here, both are asked. Unknown means no: a pod of which nothing is known neither sends nor
+ * receives, and nobody of whom nothing is known passes where a rule would have to tell who it is. */
 #pragma once
 
 #include "address.h"
@@ -11,17 +12,29 @@
 #include "policy_maps.h"
 #include "transport.h"
 
-/* One end, asked about the other. */
+/* A connection as policy sees it: always from the end that opened it, whichever end the packet at
+ * hand came from. A connection through a service has its backend for the other end. */
 struct question {
 	__u32 network;
-	__u32 rule; /* the answer: which rule decided; 0: none */
-	struct address subject; /* whose policies are asked: a pod of this node */
+	struct address opener;
 	struct address other;
-	__be16 port; /* where the connection goes to */
+	__be16 port; /* of the other end; zero where the protocol has none */
 	__u8 protocol;
-	__u8 inward;	   /* to the subject, else from it */
-	__u8 other_is_pod; /* else it is outside of all pods' addresses */
-	__u8 reserved[3];
+	__u8 opener_is_here;
+	__u8 other_is_here;
+	__u8 other_is_outside; /* of all pods' addresses */
+	__u8 reserved[2];
+	/* The answer: what is kept with the connection and told in events. */
+	__u32 egress_rule;
+	__u32 ingress_rule;
+};
+
+/* What policy knows of one end. */
+struct party {
+	__u32 identity;
+	__u32 tenant; /* zero: nothing is known */
+	__u32 ingress;
+	__u32 egress;
 };
 
 static __always_inline __u32 bank_in_force(void)
@@ -32,13 +45,19 @@ static __always_inline __u32 bank_in_force(void)
 	return bank ? *bank : NO_BANK;
 }
 
-/* The identity of a pod's address, or 0. */
-static __always_inline __u32 identity_at(__u32 network, const struct address *ip, __u32 bank)
+static __always_inline struct party party_at(__u32 network, const struct address *ip, __u32 bank)
 {
 	struct policy_end_key key = { .network = network, .address = *ip, .bank = bank };
 	__u32 *identity = bpf_map_lookup_elem(&policy_ends, &key);
+	struct policy_identity *entry =
+		identity ? bpf_map_lookup_elem(&policy_identities, identity) : NULL;
 
-	return identity ? *identity : 0;
+	if (!entry)
+		return (struct party){};
+	return (struct party){ .identity = *identity,
+			       .tenant = entry->tenant,
+			       .ingress = entry->ingress,
+			       .egress = entry->egress };
 }
 
 /* What a tenant calls an address that is none of its pods'; 0 where it has no name for it. */
@@ -54,26 +73,6 @@ static __always_inline __u32 identity_outside(__u32 tenant, const struct address
 	return identity ? *identity : 0;
 }
 
-/* Who the other end is for the subject's tenant. A pod of another tenant, where a network is open
- * to several, is an address and no more. */
-static __always_inline bool tell_other(const struct question *q, __u32 bank, __u32 tenant,
-				       __u32 *identity)
-{
-	struct policy_identity *entry;
-
-	if (!q->other_is_pod) {
-		*identity = identity_outside(tenant, &q->other);
-		return true;
-	}
-	*identity = identity_at(q->network, &q->other, bank);
-	entry = bpf_map_lookup_elem(&policy_identities, identity);
-	if (!entry)
-		return false;
-	if (entry->tenant != tenant)
-		*identity = identity_outside(tenant, &q->other);
-	return true;
-}
-
 static __always_inline __u32 *column_of(__u32 set, __u32 identity)
 {
 	struct policy_column_key key = { .set = set, .identity = identity };
@@ -87,54 +86,107 @@ static __always_inline __u32 *column_of(__u32 set, __u32 identity)
 
 static __always_inline struct policy_verdict *read_column(__u32 column, const struct question *q)
 {
+	__u16 port = bpf_ntohs(q->port);
 	struct policy_port_key key = {
 		.prefix = 8 * (sizeof(key.column) + sizeof(key.protocol) + sizeof(key.port)),
 		.column = bpf_htonl(column),
+		.protocol = is_icmp(q->protocol) ? 0 : q->protocol,
+		.port = { port >> 8, port & 0xff },
 	};
 
-	if (!is_icmp(q->protocol)) {
-		__u16 port = bpf_ntohs(q->port);
-
-		key.protocol = q->protocol;
-		key.port[0] = port >> 8;
-		key.port[1] = port & 0xff;
-	}
 	return bpf_map_lookup_elem(&policy_ports, &key);
 }
 
-static __always_inline verdict denied(const struct question *q)
+/* What a set of rules says to the other end, whose address is `ip`. Nothing that stands in a
+ * NetworkPolicy keeps a pod from itself. */
+static __always_inline verdict apply_set(const struct question *q, __u32 set, __u32 identity,
+					 __u32 *rule, verdict denied)
 {
-	return q->inward ? DROP_POLICY_DENIED_INGRESS : DROP_POLICY_DENIED_EGRESS;
-}
+	__u32 *column = column_of(set, identity);
+	struct policy_verdict *said = column ? read_column(*column, q) : NULL;
 
-/* Two lookups of a longest prefix at most, and four of a hash: whatever the policies are. */
-static __noinline verdict ask_policy(struct question *q)
-{
-	__u32 bank = bank_in_force(), own, other, set;
-	struct policy_identity *subject;
-	struct policy_verdict *said;
-	__u32 *column;
-
-	q->rule = 0;
-	if (bank == NO_BANK)
-		return FINE;
-	own = identity_at(q->network, &q->subject, bank);
-	subject = bpf_map_lookup_elem(&policy_identities, &own);
-	if (!subject)
-		return DROP_POLICY_UNKNOWN;
-	set = q->inward ? subject->ingress : subject->egress;
-	if (!set)
-		return FINE;
-	if (!tell_other(q, bank, subject->tenant, &other))
-		return DROP_POLICY_UNKNOWN;
-	column = column_of(set, other);
-	said = column ? read_column(*column, q) : NULL;
 	if (!said)
 		return DROP_POLICY_UNKNOWN;
-	q->rule = said->rule;
-	if (said->accept)
+	*rule = said->rule;
+	if (said->accept || (said->tier == TIER_NETWORK_POLICY && same_address(&q->opener, &q->other)))
 		return FINE;
-	if (said->tier == TIER_NETWORK_POLICY && same_address(&q->subject, &q->other))
+	return denied;
+}
+
+/* The number by which a tenant's rules know the other end. Where a network is open to several
+ * tenants, a pod of another one is an address and no more. Zero is somebody that no rule names, and
+ * false that it cannot be told who it is. */
+static __always_inline bool name_for(__u32 tenant, const struct party *other, bool outside,
+				     const struct address *ip, __u32 *identity)
+{
+	if (!outside && !other->tenant)
+		return false;
+	*identity = !outside && other->tenant == tenant ? other->identity :
+							   identity_outside(tenant, ip);
+	return true;
+}
+
+static __always_inline verdict judge_egress(struct question *q, const struct party *opener,
+					    const struct party *other)
+{
+	__u32 identity;
+
+	if (!opener->tenant)
+		return DROP_POLICY_UNKNOWN;
+	if (!opener->egress)
 		return FINE;
-	return denied(q);
+	if (!name_for(opener->tenant, other, q->other_is_outside, &q->other, &identity))
+		return DROP_POLICY_UNKNOWN;
+	return apply_set(q, opener->egress, identity, &q->egress_rule, DROP_POLICY_DENIED_EGRESS);
+}
+
+static __always_inline verdict judge_ingress(struct question *q, const struct party *opener,
+					     const struct party *other)
+{
+	__u32 identity;
+
+	if (!other->tenant)
+		return DROP_POLICY_UNKNOWN;
+	if (!other->ingress)
+		return FINE;
+	if (!name_for(other->tenant, opener, false, &q->opener, &identity))
+		return DROP_POLICY_UNKNOWN;
+	return apply_set(q, other->ingress, identity, &q->ingress_rule, DROP_POLICY_DENIED_INGRESS);
+}
+
+/* FINE with the rules filled in, or DROP_POLICY_UNKNOWN, DROP_POLICY_DENIED_EGRESS,
+ * DROP_POLICY_DENIED_INGRESS. A bounded number of lookups, whatever the policies are. */
+static __noinline verdict judge_policy(struct question *q)
+{
+	struct party opener, other = {};
+	__u32 bank = bank_in_force();
+	verdict judged = FINE;
+
+	q->egress_rule = 0;
+	q->ingress_rule = 0;
+	if (bank == NO_BANK)
+		return FINE;
+	opener = party_at(q->network, &q->opener, bank);
+	if (!q->other_is_outside)
+		other = party_at(q->network, &q->other, bank);
+	if (q->opener_is_here)
+		judged = judge_egress(q, &opener, &other);
+	if (judged == FINE && q->other_is_here)
+		judged = judge_ingress(q, &opener, &other);
+	return judged;
+}
+
+/* Whether a part of a datagram passes whose ports nobody knows, since its first part has not come
+ * yet: only where no policy is about either end. */
+static __noinline bool passes_unasked(struct question *q)
+{
+	__u32 bank = bank_in_force();
+	struct party opener, other;
+
+	if (bank == NO_BANK)
+		return true;
+	opener = party_at(q->network, &q->opener, bank);
+	other = party_at(q->network, &q->other, bank);
+	return (!q->opener_is_here || (opener.tenant && !opener.egress)) &&
+	       (!q->other_is_here || (other.tenant && !other.ingress));
 }
