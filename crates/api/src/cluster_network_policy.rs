@@ -15,9 +15,7 @@ fn definition() -> Value {
         "plural": "clusternetworkpolicies", "singular": "clusternetworkpolicy",
         "shortNames": ["cnp"],
     });
-    let column = |name: &str, kind: &str, path: &str| {
-        json!({ "name": name, "type": kind, "jsonPath": path })
-    };
+    let column = |name: &str, kind: &str, path: &str| json!({ "name": name, "type": kind, "jsonPath": path });
     let columns = [
         column("Tier", "string", ".spec.tier"),
         column("Priority", "integer", ".spec.priority"),

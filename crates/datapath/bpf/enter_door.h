@@ -6,10 +6,11 @@
 #pragma once
 
 #include "alias.h"
-#include "connection.h"
+#include "flow.h"
 #include "constants.h"
 #include "drops.h"
 #include "translate.h"
+#include "work.h"
 
 #define NO_DOOR DOORS
 
@@ -55,15 +56,39 @@ static __always_inline __u32 asked_door(const struct flow *flow, const struct in
 	return door_to(ipv6 ? ways->ipv6 : ways->ipv4, &flow->destination);
 }
 
+/* What policy says to a question. The agent is no pod: rules know it by the door's address. Each
+ * packet is asked about, since a question leaves no connection. */
+static __always_inline verdict may_ask(const struct flow *flow)
+{
+	struct work *work = work_at_hand();
+
+	if (!work)
+		return DROP_POLICY_UNKNOWN;
+	work->question = (struct question){
+		.network = flow->network,
+		.opener = flow->source,
+		.other = flow->destination,
+		.port = flow->transport.destination_port,
+		.protocol = flow->transport.protocol,
+		.opener_is_here = 1,
+		.other_is_outside = 1,
+	};
+	return judge_policy(&work->question);
+}
+
 static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,
 				      struct flow *flow)
 {
 	struct ports ports = ports_behind_door(&flow->transport);
 	__u32 door = asked_door(flow, own, false);
 	struct ipv4_ends was, is;
+	verdict judged;
 
 	if (door == NO_DOOR)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	judged = may_ask(flow);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
 	was = (struct ipv4_ends){ .source = ipv4_of(&flow->source),
 				  .destination = ipv4_of(&flow->destination) };
 	is = (struct ipv4_ends){ .source = alias_ipv4(skb->ifindex),
@@ -80,9 +105,13 @@ static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *o
 	struct ports ports = ports_behind_door(&flow->transport);
 	__u32 door = asked_door(flow, own, true);
 	struct ipv6_ends was, is;
+	verdict judged;
 
 	if (door == NO_DOOR)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	judged = may_ask(flow);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
 	was = (struct ipv6_ends){ .source = flow->source, .destination = flow->destination };
 	is = (struct ipv6_ends){ .source = alias_ipv6(skb->ifindex),
 				 .destination = behind_door_ipv6(door) };

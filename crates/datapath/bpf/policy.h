@@ -4,7 +4,10 @@
  *
  * The rule: the opener's node asks for its egress, the other end's node for its ingress; where both
  * are here, both are asked. Unknown means no: a pod of which nothing is known neither sends nor
- * receives, and nobody of whom nothing is known passes where a rule would have to tell who it is. */
+ * receives, and nobody of whom nothing is known passes where a rule would have to tell who it is.
+ *
+ * What others call is not static: the kernel checks it once and by itself, and a pointer that is
+ * given to it may be NULL in its eyes. */
 #pragma once
 
 #include "address.h"
@@ -154,14 +157,16 @@ static __always_inline verdict judge_ingress(struct question *q, const struct pa
 	return apply_set(q, other->ingress, identity, &q->ingress_rule, DROP_POLICY_DENIED_INGRESS);
 }
 
-/* FINE with the rules filled in, or DROP_POLICY_UNKNOWN, DROP_POLICY_DENIED_EGRESS,
+/* A verdict: FINE with the rules filled in, or DROP_POLICY_UNKNOWN, DROP_POLICY_DENIED_EGRESS,
  * DROP_POLICY_DENIED_INGRESS. A bounded number of lookups, whatever the policies are. */
-static __noinline verdict judge_policy(struct question *q)
+__noinline int judge_policy(struct question *q)
 {
 	struct party opener, other = {};
 	__u32 bank = bank_in_force();
 	verdict judged = FINE;
 
+	if (!q)
+		return DROP_POLICY_UNKNOWN;
 	q->egress_rule = 0;
 	q->ingress_rule = 0;
 	if (bank == NO_BANK)
@@ -178,11 +183,13 @@ static __noinline verdict judge_policy(struct question *q)
 
 /* Whether a part of a datagram passes whose ports nobody knows, since its first part has not come
  * yet: only where no policy is about either end. */
-static __noinline bool passes_unasked(struct question *q)
+__noinline int passes_unasked(struct question *q)
 {
 	__u32 bank = bank_in_force();
 	struct party opener, other;
 
+	if (!q)
+		return false;
 	if (bank == NO_BANK)
 		return true;
 	opener = party_at(q->network, &q->opener, bank);

@@ -28,6 +28,7 @@ mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
+mod networks;
 mod news;
 mod node_link;
 mod observe;
@@ -203,8 +204,9 @@ impl Datapath {
     }
 
     /// Has every connection of these networks decided anew with its next packet.
-    pub fn decide_anew(&mut self, _networks: &BTreeSet<NetworkId>) -> Result<(), DatapathError> {
-        Ok(())
+    pub fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<(), DatapathError> {
+        let mut networks = networks.iter();
+        networks.try_for_each(|network| self.maps.networks.raise(network.get()))
     }
 
     /// The compiler's number of the rule that an event names; none where its tables were exchanged
@@ -230,7 +232,7 @@ impl Datapath {
 
     /// The connections of a network that this node knows.
     pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        self.maps.connections(network)
+        self.maps.connections.list(network)
     }
 
     /// Begins to listen to drops, and to connections that come and go.
@@ -238,8 +240,8 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets the drop counters of networks that have no pod here any more, and makes ready for
-    /// the next network. To be called from time to time.
+    /// Forgets connections that are over, and the drop counters of networks that have no pod here
+    /// any more. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }
@@ -264,7 +266,7 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
         former.copy_entries(&mut maps)?;
         former.move_links(&pins.links())?;
     }
-    maps.complete()?;
+    maps.learn_networks()?;
     events::silence(&pins.maps())?;
     Ok(maps)
 }

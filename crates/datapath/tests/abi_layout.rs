@@ -7,12 +7,13 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
-    ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, Peer, PeerKey,
+    Address, CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH,
+    CONNECTION_TRANSLATED, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
+    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS,
+    MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, Network, Peer, PeerKey, Place,
     PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
-    SECOND_BANK, TIER_NETWORK_POLICY, Traffic,
+    SECOND_BANK, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -45,7 +46,9 @@ fn structs() -> Vec<String> {
             table
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
+        same_layout!(
+            Endpoint, "endpoint", since, ifindex, identity, node, mac, slot, table, reserved
+        ),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),
@@ -91,19 +94,26 @@ fn structs_of_connections() -> Vec<String> {
         same_layout!(
             Connection,
             "connection",
-            opened,
-            last_seen,
-            rule,
+            generation,
+            table,
             state,
             flags,
-            nat_port,
+            low,
+            high,
+            last_seen,
+            node,
+            opened,
+            egress_rule,
+            ingress_rule,
             nat_address,
-            source_port,
-            destination_port,
-            extent,
-            protocol,
-            reserved
+            nat_port,
+            reserved,
+            turn
         ),
+        same_layout!(Place, "place", ifindex, mac, slot),
+        same_layout!(TurnKey, "turn_key", table, turn),
+        same_layout!(Network, "network", generation, network, share, reserved),
+        vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
         same_layout!(
             Traffic,
             "traffic",
@@ -126,7 +136,9 @@ fn structs_of_connections() -> Vec<String> {
             destination_port,
             reason,
             kind,
-            protocol
+            protocol,
+            egress_rule,
+            ingress_rule
         ),
     ]
     .concat()
@@ -143,9 +155,23 @@ fn numbers() -> Vec<String> {
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
     facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
-    facts.push(format!("CONNECTIONS_PER_NETWORK == {CONNECTIONS_PER_NETWORK}"));
+    facts.push(format!("MAX_CONNECTIONS == {MAX_CONNECTIONS}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
     facts.push(format!("CONNECTION_OPENED_BY_HIGH == {CONNECTION_OPENED_BY_HIGH}"));
+    facts.push(format!("CONNECTION_TRANSLATED == {CONNECTION_TRANSLATED}"));
+    facts.push(format!("CONNECTION_LEADS_ON == {CONNECTION_LEADS_ON}"));
+    facts.push(format!("CONNECTION_DENIED == {CONNECTION_DENIED}"));
+    for (name, state) in
+        [("NEW", ConnectionState::New), ("ESTABLISHED", ConnectionState::Established)]
+    {
+        facts.push(format!("LASTS_{name}_STREAM == {}", state.lasts(true)));
+        facts.push(format!("LASTS_{name} == {}", state.lasts(false)));
+    }
+    for (name, state) in
+        [("CLOSING", ConnectionState::Closing), ("CLOSED", ConnectionState::Closed)]
+    {
+        facts.push(format!("LASTS_{name} == {}", state.lasts(true)));
+    }
     let c_name = |name: String| name.to_uppercase();
     let states = ConnectionState::ALL.into_iter();
     let kinds = EventKind::ALL.into_iter();

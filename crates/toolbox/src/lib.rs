@@ -43,7 +43,7 @@ pub enum ToolboxCommand {
     /// Try rows of a truth table: read lines of JSON with who must answer and who must not, and
     /// say for each what is wrong.
     #[command(
-        after_help = "Example:\n  echo '{\"open\":[\"tcp/10.0.0.5:80\"],\"closed\":[\"udp/10.0.0.6:80\"]}' \
+        after_help = "Example:\n  echo '{\"open\":[\"tcp/10.0.0.5:80\"],\"closed\":[],\"patience\":500}' \
                       | atoll toolbox rows"
     )]
     Rows,

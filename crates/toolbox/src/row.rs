@@ -15,8 +15,6 @@ use crate::answer::{Outcome, Report};
 use crate::connect::attempt;
 use crate::target::Target;
 
-/// How long a server that should answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the others have once those have answered that should.
 const GRACE: Duration = Duration::from_millis(150);
 
@@ -27,6 +25,11 @@ pub struct Row {
     pub open: Vec<Target>,
     /// Who must not.
     pub closed: Vec<Target>,
+    /// What the names of all that answer begin with; an answer of anybody else is a leak.
+    #[serde(default)]
+    pub own: String,
+    /// How long whoever must answer may take, in milliseconds.
+    pub patience: u64,
 }
 
 /// What was not as it must be.
@@ -48,14 +51,17 @@ pub(crate) async fn run() -> anyhow::Result<ExitCode> {
 }
 
 async fn try_row(row: &Row) -> Wrong {
-    let mut open: JoinSet<Report> =
-        row.open.iter().map(|target| attempt(*target, None, PATIENCE)).collect();
-    let mut closed: JoinSet<Report> =
-        row.closed.iter().map(|target| attempt(*target, None, 10 * GRACE)).collect();
+    let patience = Duration::from_millis(row.patience);
+    let all = |targets: &[Target]| -> JoinSet<Report> {
+        targets.iter().map(|target| attempt(*target, None, patience + GRACE)).collect()
+    };
+    let (mut open, mut closed) = (all(&row.open), all(&row.closed));
     let mut wrong = Wrong::default();
     while let Some(Ok(report)) = open.join_next().await {
-        if !has_answered(&report) {
-            wrong.silent.push(report.target);
+        match answer(&report, &row.own) {
+            Heard::Own => {}
+            Heard::Nobody => wrong.silent.push(report.target),
+            Heard::Stranger => wrong.leaked.push(report.target),
         }
     }
     let over = tokio::time::sleep(if row.closed.is_empty() { Duration::ZERO } else { GRACE });
@@ -63,7 +69,7 @@ async fn try_row(row: &Row) -> Wrong {
     loop {
         tokio::select! {
             Some(Ok(report)) = closed.join_next() => {
-                if has_answered(&report) {
+                if answer(&report, &row.own) != Heard::Nobody {
                     wrong.leaked.push(report.target);
                 }
             }
@@ -72,8 +78,20 @@ async fn try_row(row: &Row) -> Wrong {
     }
 }
 
-fn has_answered(report: &Report) -> bool {
-    !matches!(report.outcome, Outcome::Failed(_))
+/// Who answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Own,
+    Stranger,
+    Nobody,
+}
+
+fn answer(report: &Report, own: &str) -> Heard {
+    match &report.outcome {
+        Outcome::Answered(answer) if !answer.pod.starts_with(own) => Heard::Stranger,
+        Outcome::Answered(_) | Outcome::Replied(_) => Heard::Own,
+        Outcome::Failed(_) => Heard::Nobody,
+    }
 }
 
 #[cfg(test)]
@@ -86,10 +104,16 @@ mod tests {
         let port = serve_for_test().await;
         let there: Target = format!("tcp/127.0.0.1:{port}").parse().unwrap();
         let nowhere: Target = "tcp/127.0.0.1:1".parse().unwrap();
-        let right = Row { open: vec![there], closed: vec![nowhere] };
-        assert_eq!(try_row(&right).await, Wrong::default());
-        let turned = Row { open: vec![nowhere], closed: vec![there] };
+        let row = |open, closed, own: &str| Row {
+            open: vec![open],
+            closed: vec![closed],
+            own: own.into(),
+            patience: 5000,
+        };
+        assert_eq!(try_row(&row(there, nowhere, "acme/")).await, Wrong::default());
         let wrong = Wrong { silent: vec![nowhere], leaked: vec![there] };
-        assert_eq!(try_row(&turned).await, wrong);
+        assert_eq!(try_row(&row(nowhere, there, "acme/")).await, wrong);
+        let foreign = Wrong { silent: vec![], leaked: vec![there] };
+        assert_eq!(try_row(&row(there, nowhere, "globex/")).await, foreign);
     }
 }

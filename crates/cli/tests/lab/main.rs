@@ -10,5 +10,6 @@ mod inside;
 mod isolation;
 mod lifecycle;
 mod names;
+mod policy;
 mod restart;
 mod several_networks;

@@ -95,7 +95,7 @@ impl Stage {
             "TCP" => (6, tcp(ports, 0x02)),
             "UDP" => (17, datagram(ports, b"")),
             "SCTP" => (132, sctp_init(ports)),
-            _ => (icmp_of(from.ip), echo_request(from.ip)),
+            _ => (icmp_of(from.ip), echo_request(from.ip, self.seats.range(..from).count())),
         };
         Cell {
             name: format!("{from} > {to} {by} {port}"),
@@ -107,16 +107,13 @@ impl Stage {
 
     /// Every packet that a pod of the world may send to another of its network.
     fn cells(&self, world: &World) -> Vec<Cell> {
-        let pods = world.pods.iter().filter(|pod| !pod.host_network);
-        let ends: BTreeSet<NetAddr> =
-            pods.flat_map(|pod| pod.addresses.iter().map(|(_, address)| *address)).collect();
+        let ends = ends(world);
         let pairs = ends.iter().flat_map(|from| ends.iter().map(move |to| (*from, *to)));
         let meeting = pairs.filter(|(from, to)| {
             from.network == to.network && from.ip.is_ipv4() == to.ip.is_ipv4()
         });
         let kinds = PROTOCOLS.iter().flat_map(|by| PORTS.iter().map(move |port| (*by, *port)));
-        let kinds: Vec<_> =
-            kinds.filter(|(by, port)| *by != "ICMP" || *port == PORTS[0]).collect();
+        let kinds: Vec<_> = kinds.filter(|(by, port)| *by != "ICMP" || *port == PORTS[0]).collect();
         let all = meeting.flat_map(|ends| kinds.iter().map(move |kind| (ends, *kind)));
         all.map(|(ends, (by, port))| self.cell(world, ends, by, port)).collect()
     }
@@ -174,13 +171,24 @@ impl Stage {
     }
 }
 
+/// The addresses of pods. One that two pods have is served to neither, and so has no packets.
+fn ends(world: &World) -> BTreeSet<NetAddr> {
+    let pods = world.pods.iter().filter(|pod| !pod.host_network);
+    let all: Vec<NetAddr> =
+        pods.flat_map(|pod| pod.addresses.iter().map(|(_, address)| *address)).collect();
+    let is_its_own = |address: &&NetAddr| all.iter().filter(|it| it == address).count() == 1;
+    all.iter().filter(is_its_own).copied().collect()
+}
+
 fn sctp_init(ports: (u16, u16)) -> Vec<u8> {
     let (from, to) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
     [&from[..], &to, &[0; 8], &[1, 0, 0, 4]].concat()
 }
 
-fn echo_request(of: IpAddr) -> Vec<u8> {
-    vec![if of.is_ipv4() { 8 } else { 128 }, 0, 0, 0, 0, 7, 0, 1]
+/// Each sender has an id of its own, since one id is one connection for both directions.
+fn echo_request(of: IpAddr, id: usize) -> Vec<u8> {
+    let kind = if of.is_ipv4() { 8 } else { 128 };
+    vec![kind, 0, 0, 0, 0, u8::try_from(id).unwrap(), 0, 1]
 }
 
 /// Plays all, and holds that both answers were given many times.
