@@ -267,6 +267,11 @@ impl Policies {
             && addresses.all(|address| known.get(&address).is_some())
     }
 
+    /// The rule of this number, in words that name tier, policy and rule.
+    pub(crate) fn rule(&self, number: u32) -> Option<String> {
+        self.compiler.tables().rules.get(&number).map(ToString::to_string)
+    }
+
     /// Brings the kernel to what was seen: whole tables at first and after a failure, else what
     /// changed. Says whether it succeeded.
     pub(crate) fn publish(&mut self, kernel: &mut impl Kernel) -> bool {

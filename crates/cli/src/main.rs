@@ -6,6 +6,7 @@ mod convert;
 mod dns;
 mod drops;
 mod output;
+mod policy;
 mod who;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use crate::cluster::ClusterArgs;
 use crate::convert::ConvertArgs;
 use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
+use crate::policy::PolicyCommand;
 use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -39,6 +41,7 @@ const EXAMPLES: &str = "Examples:
   atoll drops --lab default         what was dropped, and why
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
+  atoll policy test -f new.yaml     who would reach whom, before it is applied
   atoll apply -f network.yaml --tenant acme";
 
 #[derive(Subcommand)]
@@ -53,6 +56,9 @@ enum Command {
     /// What names mean to a pod
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// What the policies of a cluster are, and what new ones would change
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print manifests of Arktos and of Kubernetes' networking proposal as ours
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Command::Drops(args) => drops::run(&args),
         Command::Who(args) => who::run(&args),
         Command::Dns(command) => dns::run(command),
+        Command::Policy(command) => policy::run(command),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),

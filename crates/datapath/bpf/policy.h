@@ -157,6 +157,15 @@ static __always_inline verdict judge_ingress(struct question *q, const struct pa
 	return apply_set(q, other->ingress, identity, &q->ingress_rule, DROP_POLICY_DENIED_INGRESS);
 }
 
+static __always_inline void note_refusal(const struct question *q)
+{
+	struct refusal *refusal = refusal_at_hand();
+
+	if (refusal)
+		*refusal = (struct refusal){ .egress_rule = q->egress_rule,
+					     .ingress_rule = q->ingress_rule };
+}
+
 /* A verdict: FINE with the rules filled in, or DROP_POLICY_UNKNOWN, DROP_POLICY_DENIED_EGRESS,
  * DROP_POLICY_DENIED_INGRESS. A bounded number of lookups, whatever the policies are. */
 __noinline int judge_policy(struct question *q)
@@ -178,6 +187,8 @@ __noinline int judge_policy(struct question *q)
 		judged = judge_egress(q, &opener, &other);
 	if (judged == FINE && q->other_is_here)
 		judged = judge_ingress(q, &opener, &other);
+	if (judged != FINE)
+		note_refusal(q);
 	return judged;
 }
 

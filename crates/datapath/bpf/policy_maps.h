@@ -64,3 +64,23 @@ struct {
 	__type(key, struct policy_port_key);
 	__type(value, struct policy_verdict);
 } policy_ports SEC(".maps");
+
+/* The rules that refused the connection of the packet at hand, for whoever tells of its drop. */
+struct refusal {
+	__u32 egress_rule;
+	__u32 ingress_rule;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refusal);
+} refusals SEC(".maps");
+
+static __always_inline struct refusal *refusal_at_hand(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&refusals, &first);
+}

@@ -15,6 +15,14 @@ struct end {
 	struct address node;
 };
 
+/* What becomes of a packet that is not dropped. */
+enum outcome {
+	OUTCOME_PASS,  /* it leaves no trace */
+	OUTCOME_OPEN,  /* it opens a connection */
+	OUTCOME_RENEW, /* its connection is decided anew */
+	OUTCOME_GO_ON, /* its connection is as it was */
+};
+
 struct work {
 	__u64 now;
 	__u32 generation; /* of the network, read before anything was asked */
@@ -28,7 +36,8 @@ struct work {
 	struct flow reverse;   /* as its opener would have sent it */
 	struct translation to; /* what became of a packet to a service */
 	__u32 is_translated;
-	__u32 reserved;
+	__u16 asks_service; /* whether a service still wants the connection */
+	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
 	struct question question;
 	struct connection fresh;
@@ -51,8 +60,8 @@ static __always_inline struct work *work_at_hand(void)
 static __always_inline void begin_work(struct work *work, const struct flow *flow)
 {
 	work->now = bpf_ktime_get_coarse_ns();
-	work->flow = *flow;
-	work->wire = *flow;
+	copy_flow(&work->flow, flow);
+	copy_flow(&work->wire, flow);
 	work->to = (struct translation){};
 	work->is_translated = 0;
 }
@@ -69,9 +78,19 @@ static __always_inline bool read_generation(struct work *work)
 	return true;
 }
 
-/* Puts work->fresh in at work->key, in the place of what is there. */
-static __noinline verdict put_in(__u32 table, struct work *work)
+/* The answer of a service comes from where its client had asked. */
+static __always_inline void answer_for_service(struct work *work, const struct connection *known)
 {
+	copy_flow(&work->out, &work->wire);
+	work->out.source = known->nat_address;
+	work->out.transport.source_port = known->nat_port;
+	work->is_translated = 1;
+}
+
+/* Puts work->fresh in at work->key, in the place of what is there. */
+static __noinline verdict put_in(struct work *work)
+{
+	__u32 table = work->flow.table;
 	struct connection *former = connection_at(&work->key);
 
 	if (former && former->table == table)

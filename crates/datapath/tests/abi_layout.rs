@@ -114,6 +114,12 @@ fn structs_of_connections() -> Vec<String> {
         same_layout!(TurnKey, "turn_key", table, turn),
         same_layout!(Network, "network", generation, network, share, reserved),
         vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_events() -> Vec<String> {
+    [
         same_layout!(
             Traffic,
             "traffic",
@@ -202,8 +208,8 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), structs_of_policy(), numbers()].concat())
-        .unwrap();
+    let structs = [structs(), structs_of_connections(), structs_of_events(), structs_of_policy()];
+    compiles(&[structs.concat(), numbers()].concat()).unwrap();
 }
 
 #[test]
