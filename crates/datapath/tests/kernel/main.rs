@@ -16,6 +16,7 @@ mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
 mod policy;
+mod policy_threats;
 mod several_interfaces;
 mod spoofing;
 mod talk;

@@ -95,7 +95,7 @@ impl Stage {
             "TCP" => (6, tcp(ports, 0x02)),
             "UDP" => (17, datagram(ports, b"")),
             "SCTP" => (132, sctp_init(ports)),
-            _ => (icmp_of(from.ip), echo_request(from.ip, self.seats.range(..from).count())),
+            _ => (icmp_of(from.ip), echo_request(from.ip)),
         };
         Cell {
             name: format!("{from} > {to} {by} {port}"),
@@ -185,10 +185,9 @@ fn sctp_init(ports: (u16, u16)) -> Vec<u8> {
     [&from[..], &to, &[0; 8], &[1, 0, 0, 4]].concat()
 }
 
-/// Each sender has an id of its own, since one id is one connection for both directions.
-fn echo_request(of: IpAddr, id: usize) -> Vec<u8> {
-    let kind = if of.is_ipv4() { 8 } else { 128 };
-    vec![kind, 0, 0, 0, 0, u8::try_from(id).unwrap(), 0, 1]
+/// Everybody asks with one id.
+fn echo_request(of: IpAddr) -> Vec<u8> {
+    vec![if of.is_ipv4() { 8 } else { 128 }, 0, 0, 0, 0, 7, 0, 1]
 }
 
 /// Plays all, and holds that both answers were given many times.
