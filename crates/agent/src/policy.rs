@@ -6,6 +6,7 @@
 //! whoever has an identity has its policies. A pod without one is unknown, and unknown means no.
 
 mod ends;
+mod report;
 #[cfg(test)]
 mod tests;
 mod ward;

@@ -42,6 +42,7 @@ pub(crate) struct Watches {
 /// Where watches begin, and where what they see goes.
 struct Source {
     client: Client,
+    reporter: policy::Reporter,
     changes: Sender<Change>,
 }
 
@@ -93,9 +94,10 @@ impl Watches {
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
-        let policies = policy::cluster_policies(client.clone(), changes.clone());
+        let reporter = policy::Reporter::start(client.clone());
+        let policies = policy::cluster_policies(client.clone(), reporter.clone(), changes.clone());
         Watches {
-            source: Source { client: client.clone(), changes },
+            source: Source { client: client.clone(), reporter, changes },
             _always: [
                 Watch::start(nodes),
                 Watch::start(own),
@@ -138,7 +140,8 @@ impl Source {
     }
 
     fn policies(&self, ward: &Ward) -> Watch {
-        Watch::start(policy::policies(self.client.clone(), ward.clone(), self.changes.clone()))
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::policies(client, reporter, ward.clone(), self.changes.clone()))
     }
 
     fn services(&self, quarter: &Quarter) -> Watch {

@@ -6,17 +6,16 @@
 
 use std::time::Duration;
 
-use atoll_policy::{
-    ClusterNetworkPolicy, Read, read_cluster_policy, read_network_policy, read_pod,
-};
+use atoll_policy::{ClusterNetworkPolicy, read_cluster_policy, read_network_policy, read_pod};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::mpsc::Sender;
 
+pub(crate) use super::report::Reporter;
 use super::{News, SeenPod, Ward};
 use crate::seen::{Change, Delta};
 use crate::watch::{deltas, follow};
@@ -25,11 +24,14 @@ use crate::watch::{deltas, follow};
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Follows the policies of administrators for good.
-pub(crate) async fn cluster_policies(client: Client, changes: Sender<Change>) {
+pub(crate) async fn cluster_policies(client: Client, reporter: Reporter, changes: Sender<Change>) {
     follow::<ClusterNetworkPolicy, _, _>(
         Api::all(client),
         watcher::Config::default(),
-        |policy| Some((policy.name_any(), told(read_cluster_policy(policy)))),
+        move |policy| {
+            let read = reporter.tell(&policy.object_ref(&()), read_cluster_policy(policy));
+            Some((policy.name_any(), read))
+        },
         ResourceExt::name_any,
         (changes, |delta| Change::Policy(News::Cluster(delta))),
     )
@@ -52,12 +54,18 @@ pub(crate) async fn pods(client: Client, ward: Ward, changes: Sender<Change>) {
 }
 
 /// Follows the policies of a ward for good.
-pub(crate) async fn policies(client: Client, ward: Ward, changes: Sender<Change>) {
+pub(crate) async fn policies(
+    client: Client,
+    reporter: Reporter,
+    ward: Ward,
+    changes: Sender<Change>,
+) {
     let api = Api::<NetworkPolicy>::namespaced(client.clone(), &ward.1);
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let tenant = ward.0.clone();
     let read = move |policy: &NetworkPolicy| {
-        Some((policy.name_any(), told(read_network_policy(&tenant, policy))))
+        let read = read_network_policy(&tenant, policy);
+        Some((policy.name_any(), reporter.tell(&policy.object_ref(&()), read)))
     };
     let mut deltas = std::pin::pin!(deltas(events, read, NetworkPolicy::name_any));
     while let Some(delta) = deltas.next().await {
@@ -89,12 +97,4 @@ async fn is_ending(client: &Client, namespace: &str) -> bool {
             }
         }
     }
-}
-
-/// What cannot be enforced as written is said once for each change of the policy.
-fn told(read: Read) -> Box<Read> {
-    for report in &read.reports {
-        tracing::warn!(%report, "policy is not enforced as written");
-    }
-    Box::new(read)
 }

@@ -40,7 +40,7 @@ struct Prober {
 
 /// Two tenants in a lab of three nodes, at one scene.
 pub(crate) struct Stage {
-    pub(crate) lab: Lab,
+    _lab: Lab,
     runtime: Runtime,
     client: Client,
     scene: Scene,
@@ -72,7 +72,7 @@ impl Stage {
             .iter()
             .flat_map(|tenant| scene.pods.keys().map(|pod| Prober::start(&lab, tenant, pod)))
             .collect();
-        Stage { lab, runtime, client, scene, probers }
+        Stage { _lab: lab, runtime, client, scene, probers }
     }
 
     /// Makes both tenants look like the scene. Only what changed is written.
@@ -97,6 +97,33 @@ impl Stage {
                 return begun.elapsed();
             }
             assert!(begun.elapsed() < LIMIT, "{name}: {}", wrong.join("\n"));
+        }
+    }
+
+    /// How long it takes until one pod answers another, or does no more.
+    pub(crate) fn time_to_effect(
+        &mut self,
+        tenant: &str,
+        from: (&str, &str),
+        to: (&str, &str),
+        answers: bool,
+    ) -> Duration {
+        let begun = Instant::now();
+        let key = (to.0.to_owned(), to.1.to_owned());
+        let ip = shifted(&self.scene.pods[&key].addresses[0].1.ip.to_string());
+        let open = vec![target("UDP", &ip, 80)];
+        let row = Row { open, patience: 10, ..Row::default() };
+        let is_asked = |it: &&mut Prober| {
+            it.tenant == tenant && (it.pod.0.as_str(), it.pod.1.as_str()) == from
+        };
+        let prober = self.probers.iter_mut().find(is_asked).unwrap();
+        loop {
+            prober.ask(&row);
+            let asked = begun.elapsed();
+            if prober.hear().silent.is_empty() == answers {
+                return if answers { begun.elapsed() } else { asked };
+            }
+            assert!(begun.elapsed() < LIMIT, "{from:?} > {to:?} never became {answers}");
         }
     }
 
