@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use anyhow::Result;
-use atoll_datapath::{Datapath, DropCount, Tended};
+use atoll_datapath::{Datapath, DropCount, Event, Tended};
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_policy::{Changes, Tables};
 use atoll_types::NetworkId;
@@ -22,6 +22,8 @@ pub trait Kernel: Send {
     fn replace_policy(&mut self, tables: &Tables) -> Result<()>;
     /// Changes the tables of policy.
     fn change_policy(&mut self, changes: &Changes) -> Result<()>;
+    /// The compiler's number of the rule that an event names, where its tables are in force.
+    fn policy_rule(&self, number: u32) -> Result<Option<u32>>;
     /// Has every connection of these networks decided anew with its next packet.
     fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<()>;
     /// What has been dropped so far.
@@ -37,6 +39,8 @@ pub trait Kernel: Send {
     fn tend(&mut self) -> impl Future<Output = Result<Tended>> + Send;
     /// A word whenever a look is worth it.
     fn news(&self) -> Result<Receiver<()>>;
+    /// What happens to packets, as it happens. It is told for as long as the receiver is there.
+    fn events(&self) -> Result<Receiver<Vec<Event>>>;
 }
 
 impl Kernel for Datapath {
@@ -58,6 +62,10 @@ impl Kernel for Datapath {
 
     fn change_policy(&mut self, changes: &Changes) -> Result<()> {
         Ok(Datapath::change_policy(self, changes)?)
+    }
+
+    fn policy_rule(&self, number: u32) -> Result<Option<u32>> {
+        Ok(Datapath::policy_rule(self, number)?)
     }
 
     fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<()> {
@@ -82,5 +90,9 @@ impl Kernel for Datapath {
 
     fn news(&self) -> Result<Receiver<()>> {
         Ok(Datapath::news()?)
+    }
+
+    fn events(&self) -> Result<Receiver<Vec<Event>>> {
+        Ok(Datapath::events(self)?.follow()?)
     }
 }

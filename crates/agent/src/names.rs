@@ -18,12 +18,13 @@ use arc_swap::ArcSwap;
 use atoll_abi::{DOOR_PORT, Door, aliased_interface};
 use atoll_dns::{Asker, Forwarding, PodId, Server, TenantId};
 use atoll_model::compile::Occupant;
+use atoll_model::export::ServiceName;
 use atoll_plan::{HostInterface, Resolver};
 use atoll_zones::Settings;
 
 use self::views::{Update, Views};
 use crate::config::NamesConfig;
-use crate::seen::{Change, Scope, Seen};
+use crate::seen::{Change, Exported, Scope, Seen};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
 const TTL: u32 = 5;
@@ -86,6 +87,11 @@ impl Names {
     /// Takes in what a change says of names.
     pub(crate) fn absorb(&mut self, change: &Change) {
         self.views.absorb(change);
+    }
+
+    /// Exactly these services of the cluster's own have names in tenants' networks.
+    pub(crate) fn export(&mut self, exported: &BTreeMap<&ServiceName, &Exported>) {
+        self.views.export(exported);
     }
 
     /// Answers from what was taken in.
@@ -166,7 +172,9 @@ mod tests {
 
     async fn names() -> Names {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        Names::start_at(&config(), vec![anywhere]).await.unwrap()
+        let mut names = Names::start_at(&config(), vec![anywhere]).await.unwrap();
+        names.export(&BTreeMap::new());
+        names
     }
 
     fn occupant(tenant: &str, pod: &str) -> Occupant {

@@ -131,14 +131,16 @@ impl Policies {
             Change::Policy(News::Pods(ward, delta)) => self.absorb_pods(ward, delta),
             Change::Policy(News::Policies(ward, delta)) => self.absorb_policies(ward, delta),
             Change::Policy(News::Cluster(delta)) => self.absorb_cluster(delta),
-            Change::Policy(News::Ending(ward)) => {
-                if self.ward(ward).is_some() {
-                    let (tenant, name) = ward.clone();
-                    self.apply(Some(&ward.0), Event::Ending(tenant, name));
-                }
-            }
+            Change::Policy(News::Ending(ward)) => self.absorb_ending(ward),
             _ => {}
         }
+    }
+
+    fn absorb_ending(&mut self, ward: &Ward) {
+        let Some(known) = self.ward(ward) else { return };
+        known.is_ending = true;
+        let (tenant, name) = ward.clone();
+        self.apply(Some(&ward.0), Event::Ending(tenant, name));
     }
 
     fn absorb_nodes(&mut self, delta: &Delta<String, SeenNode>) {
@@ -312,9 +314,8 @@ fn policy_events(
     let gone = |key: PolicyKey| Event::Policy(key, None);
     match (delta, known) {
         (Delta::All(all), known) => {
-            let keys =
-                |(name, read): (&String, &Box<Read>)| (name.clone(), read.policy.key.clone());
-            let now: BTreeMap<String, PolicyKey> = all.iter().map(keys).collect();
+            let keys = all.iter().map(|(name, read)| (name.clone(), read.policy.key.clone()));
+            let now: BTreeMap<String, PolicyKey> = keys.collect();
             let before = known.replace(now.clone()).unwrap_or_default();
             let stays: BTreeSet<&PolicyKey> = now.values().collect();
             let gone = before.into_values().filter(|key| !stays.contains(key)).map(gone);

@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
 use atoll_policy::Labels;
 use atoll_types::{Label, NetworkId, NetworkName};
 use atoll_zones::{Service, Slice};
 
+use crate::infra::Backed;
 use crate::policy::{News, Ward};
 
 /// A port object by namespace and name.
@@ -44,6 +46,12 @@ pub(crate) enum Change {
     Services(Quarter, Delta<String, Service>),
     /// EndpointSlices of such a namespace.
     Slices(Quarter, Delta<String, Slice>),
+    /// The service of the cluster's API.
+    Api(Delta<ServiceName, Exported>),
+    /// Services that an administrator exports to tenants.
+    Exports(Delta<ServiceName, Exported>),
+    /// EndpointSlices of such a service.
+    Targets(ServiceName, Delta<String, TargetSlice>),
     /// What policy alone has to know of.
     Policy(News),
 }
@@ -53,6 +61,15 @@ impl Change {
     pub(crate) fn concerns_kernel(&self) -> bool {
         !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Policy(_))
     }
+}
+
+/// A service of the cluster's own, as callers and as askers of names know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exported {
+    /// Who may call it, and where.
+    pub(crate) export: Export,
+    /// What its name stands for.
+    pub(crate) named: Service,
 }
 
 /// A namespace as a part of a network, by the names of both. One that moves to another network is
@@ -75,6 +92,8 @@ pub(crate) struct Scope {
     pub(crate) networks: BTreeMap<String, Presence>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
+    /// The services of the cluster's own whose slices must be watched.
+    pub(crate) exports: BTreeSet<ServiceName>,
     /// The namespaces of every tenant that has a network here.
     pub(crate) wards: BTreeSet<Ward>,
 }
@@ -157,6 +176,9 @@ pub(crate) struct Seen {
     namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
+    api: Listed<ServiceName, Exported>,
+    exports: Listed<ServiceName, Exported>,
+    targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
     /// The namespaces of each tenant.
     wards: BTreeMap<Label, BTreeSet<String>>,
 }
@@ -181,7 +203,46 @@ impl Seen {
                 }
             }
             Change::Services(..) | Change::Slices(..) | Change::Policy(_) => {}
+            Change::Api(delta) => absorb(&mut self.api, delta),
+            Change::Exports(delta) => absorb(&mut self.exports, delta),
+            Change::Targets(service, delta) => self.absorb_targets(service, delta),
         }
+        let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
+        self.targets.retain(|service, _| exports.contains(service));
+    }
+
+    fn absorb_targets(&mut self, service: ServiceName, delta: Delta<String, TargetSlice>) {
+        let known = self.targets.entry(service).or_default();
+        match delta {
+            Delta::All(slices) => *known = slices,
+            Delta::Put(name, slice) => drop(known.insert(name, slice)),
+            Delta::Gone(name) => drop(known.remove(&name)),
+        }
+    }
+
+    /// The services that tenants may call: the cluster's API, and those that are exported from
+    /// namespaces known to be no tenant's.
+    pub(crate) fn exported(&self) -> BTreeMap<&ServiceName, &Exported> {
+        let exports = self.exports.iter().flatten();
+        let infra = exports.filter(|(name, _)| self.is_nobodys(&name.0));
+        infra.chain(self.api.iter().flatten()).collect()
+    }
+
+    /// Whether all of them have been seen.
+    pub(crate) fn has_seen_exports(&self) -> bool {
+        self.api.is_some() && self.exports.is_some() && self.namespaces.is_some()
+    }
+
+    /// They, and who stands behind each.
+    pub(crate) fn backed(&self) -> BTreeMap<ServiceName, Backed<'_>> {
+        self.exported()
+            .into_iter()
+            .map(|(name, exported)| {
+                let slices = self.targets.get(name).into_iter().flat_map(BTreeMap::values);
+                let slices = slices.collect();
+                (name.clone(), Backed { export: &exported.export, slices })
+            })
+            .collect()
     }
 
     fn follow_own_ports(&mut self) {
@@ -207,6 +268,7 @@ impl Seen {
             wards: tenants.iter().flat_map(|tenant| self.wards_of(tenant)).collect(),
             networks: networks.into_iter().map(presence).collect(),
             is_whole: self.namespaces.is_some(),
+            exports: self.exported().into_keys().cloned().collect(),
         }
     }
 
@@ -278,6 +340,7 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
+            ..NodeView::default()
         }
     }
 }

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
+use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
@@ -25,16 +26,20 @@ use tokio::task::JoinHandle;
 
 use crate::policy::{Ward, watch as policy};
 use crate::seen::{
-    Change, Delta, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
+    Change, Delta, Exported, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
 };
+
+/// The label by which a slice names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 4],
+    _always: [Watch; 6],
     networks: BTreeMap<NetworkId, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
+    targets: BTreeMap<ServiceName, Watch>,
     pods: BTreeMap<Ward, Watch>,
     policies: BTreeMap<Ward, Watch>,
 }
@@ -95,18 +100,23 @@ impl Watches {
             (changes.clone(), Change::Namespaces),
         );
         let reporter = policy::Reporter::start(client.clone());
-        let policies = policy::cluster_policies(client.clone(), reporter.clone(), changes.clone());
+        let source = Source { client: client.clone(), reporter, changes };
+        let [nodes, own, namespaces] =
+            [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            source: Source { client: client.clone(), reporter, changes },
             _always: [
-                Watch::start(nodes),
-                Watch::start(own),
-                Watch::start(namespaces),
-                Watch::start(policies),
+                nodes,
+                own,
+                namespaces,
+                source.api(),
+                source.exports(),
+                source.cluster_policies(),
             ],
+            source,
             networks: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            targets: BTreeMap::new(),
             pods: BTreeMap::new(),
             policies: BTreeMap::new(),
         }
@@ -121,6 +131,7 @@ impl Watches {
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
         match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
         match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
+        match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
     }
 }
 
@@ -133,6 +144,11 @@ impl Source {
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
         ))
+    }
+
+    fn cluster_policies(&self) -> Watch {
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::cluster_policies(client, reporter, self.changes.clone()))
     }
 
     fn pods(&self, ward: &Ward) -> Watch {
@@ -152,6 +168,38 @@ impl Source {
             |service| Some((service.name_any(), named(service)?)),
             Service::name_any,
             (self.changes.clone(), move |delta| Change::Services(quarter.clone(), delta)),
+        ))
+    }
+
+    /// The one service of every cluster that leads to its API.
+    fn api(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::namespaced(self.client.clone(), "default"),
+            watcher::Config::default().fields("metadata.name=kubernetes"),
+            |service| exported(service, Export::api(service)),
+            service_name,
+            (self.changes.clone(), Change::Api),
+        ))
+    }
+
+    fn exports(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().labels(marks::EXPORT),
+            |service| exported(service, Export::labelled(service)),
+            service_name,
+            (self.changes.clone(), Change::Exports),
+        ))
+    }
+
+    fn targets(&self, service: &ServiceName) -> Watch {
+        let service = service.clone();
+        Watch::start(follow::<EndpointSlice, _, _>(
+            Api::namespaced(self.client.clone(), &service.0),
+            watcher::Config::default().labels(&format!("{SERVICE_NAME}={}", service.1)),
+            |slice| Some((slice.name_any(), TargetSlice::read(slice))),
+            EndpointSlice::name_any,
+            (self.changes.clone(), move |delta| Change::Targets(service.clone(), delta)),
         ))
     }
 
@@ -216,6 +264,23 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
             tracing::warn!(?namespace, name, %error, "service without a name");
         })
         .ok()
+}
+
+fn service_name(service: &Service) -> ServiceName {
+    (service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// A service that cannot be exported is not, and that is said once for each change of it.
+fn exported(
+    service: &Service,
+    read: Result<Export, ExportError>,
+) -> Option<(ServiceName, Exported)> {
+    let name = service_name(service);
+    let export = read
+        .inspect_err(|error| tracing::warn!(service = ?name, %error, "service not exported"))
+        .ok()?;
+    let named = named(service)?;
+    Some((name, Exported { export, named }))
 }
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`

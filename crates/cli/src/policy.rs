@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use atoll_api::marks;
 use atoll_policy::{
-    Changed, ClusterNetworkPolicy, Difference, Event, Read, TENANT, read_cluster_policy,
+    Changed, ClusterNetworkPolicy, Difference, Event, Read, read_cluster_policy,
     read_network_policy, what_if,
 };
 use atoll_types::Label;
@@ -186,7 +187,7 @@ fn events(world: &World, written: &[Written]) -> Result<(Vec<Event>, BTreeSet<La
             Written::Cluster(policy) => {
                 events.push(Event::cluster_policy(policy));
                 let labels = policy.metadata.labels.iter().flatten();
-                let owner = labels.into_iter().find(|(key, _)| *key == TENANT);
+                let owner = labels.into_iter().find(|(key, _)| *key == marks::TENANT);
                 match owner.and_then(|(_, name)| name.parse().ok()) {
                     Some(tenant) => drop(tenants.insert(tenant)),
                     None => tenants.extend(world.tenants.values().cloned()),

@@ -13,6 +13,6 @@ pub use diff::diff;
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
     Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
-    Resolver,
+    Resolver, ServiceDoor,
 };
 pub use step::Step;

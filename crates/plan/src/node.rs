@@ -22,6 +22,19 @@ pub struct NodePlan {
     /// Where the pods of each network find the agent of their node.
     #[serde(default)]
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// The services of the cluster's own that the pods of a network reach through the agent, each
+    /// with the agent's port for it.
+    #[serde(default, with = "pairs")]
+    pub service_doors: BTreeMap<ServiceDoor, u16>,
+}
+
+/// A TCP port of a service of the cluster's own, as the pods of one network see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceDoor {
+    /// The network, and the service's address in it.
+    pub addr: NetAddr,
+    /// The service's port.
+    pub port: u16,
 }
 
 /// The resolvers that the pods of a network may ask, at most one of each kind for each family.
@@ -94,6 +107,13 @@ pub struct PodInterface {
     pub has_siblings: bool,
 }
 
+impl PodInterface {
+    /// What the pod reaches through it, where that can change: one interface alone has all of it.
+    pub fn routed(&self) -> Option<Reach> {
+        self.has_siblings.then(|| self.reach.clone())
+    }
+}
+
 /// What a pod reaches through one of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
@@ -143,6 +163,8 @@ pub struct Observed {
     pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
     /// Programmed doors.
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// Programmed doors to services. One that is only half there is seen with `None`.
+    pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
 }
 
 /// What is seen of one of our interfaces.
@@ -154,6 +176,8 @@ pub struct ObservedInterface {
     pub up: bool,
     /// The largest packet that it takes.
     pub mtu: u32,
+    /// What the pod reaches through it, where that can change and is known.
+    pub reach: Option<Reach>,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -168,12 +192,17 @@ impl Observed {
                 let made = ObservedInterface {
                     exists: true,
                     mtu: made.mtu,
+                    reach: made.routed(),
                     ..ObservedInterface::default()
                 };
                 self.interfaces.insert(name.clone(), made);
             }
             Step::ResizeInterface(name, wanted) => {
                 self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
+            }
+            Step::RouteInterface(name, wanted) => {
+                let seen = self.interfaces.entry(name.clone()).or_default();
+                seen.reach = wanted.routed();
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
@@ -194,6 +223,10 @@ impl Observed {
             Step::RemoveDoors(network) => {
                 self.doors.remove(network);
             }
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(*door, Some(*listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, Step, diff,
+    PodInterface, Reach, Resolver, ServiceDoor, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ struct Kernel {
     remains: BTreeSet<HostInterface>,
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
     doors: BTreeMap<NetworkId, Doors>,
+    service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     last_number: u32,
 }
 
@@ -29,6 +30,7 @@ struct Link {
     number: u32,
     up: bool,
     mtu: u32,
+    reach: Option<Reach>,
     guard: Option<Guard>,
 }
 
@@ -43,8 +45,9 @@ impl Kernel {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
-            Step::CreateInterface(name, wanted) => self.create(name, wanted.mtu),
+            Step::CreateInterface(name, wanted) => self.create(name, &wanted),
             Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
+            Step::RouteInterface(name, wanted) => self.link(&name).reach = wanted.routed(),
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
@@ -59,13 +62,18 @@ impl Kernel {
             Step::RemoveDoors(network) => {
                 self.doors.remove(&network);
             }
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(door, Some(listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(&door)),
         }
     }
 
-    fn create(&mut self, name: HostInterface, mtu: u32) {
+    fn create(&mut self, name: HostInterface, wanted: &PodInterface) {
         assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
         self.last_number += 1;
-        let made = Link { number: self.last_number, mtu, ..Link::default() };
+        let (number, reach) = (self.last_number, wanted.routed());
+        let made = Link { number, mtu: wanted.mtu, reach, ..Link::default() };
         assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
     }
 
@@ -94,8 +102,8 @@ impl Kernel {
 
     fn observe(&self) -> Observed {
         let link = |(name, link): (&HostInterface, &Link)| {
-            let (up, mtu, guard) = (link.up, link.mtu, link.guard.clone());
-            (name.clone(), ObservedInterface { exists: true, up, mtu, guard })
+            let Link { up, mtu, reach, guard, .. } = link.clone();
+            (name.clone(), ObservedInterface { exists: true, up, mtu, reach, guard })
         };
         let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
         let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
@@ -115,6 +123,7 @@ impl Kernel {
                 .collect(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
             doors: self.doors.clone(),
+            service_doors: self.service_doors.clone(),
         }
     }
 
@@ -139,11 +148,14 @@ impl Kernel {
         });
         let wanted: BTreeMap<_, _> =
             plan.endpoints.iter().map(|(addr, endpoint)| (*addr, Some(endpoint.clone()))).collect();
+        let service_doors: BTreeMap<_, _> =
+            plan.service_doors.iter().map(|(door, listener)| (*door, Some(*listener))).collect();
         observed.peers == plan.peers
             && interfaces_match
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
             && observed.doors == plan.doors
+            && observed.service_doors == service_doors
     }
 }
 
@@ -172,6 +184,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         };
         plan.endpoints.insert(addr, Endpoint { mac, place });
         plan.doors.insert(addr.network, doors(*last));
+        let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
+        plan.service_doors.insert(api, 61_000 + u16::from(*last));
     }
     plan
 }
@@ -242,6 +256,24 @@ proptest! {
     }
 
     #[test]
+    fn the_routes_of_pods_with_several_interfaces_follow_the_plan(pods in any_pods(), known in any::<bool>()) {
+        let mut kernel = Kernel::default();
+        let mut wanted = plan(&pods);
+        wanted.interfaces.values_mut().for_each(|interface| interface.has_siblings = true);
+        kernel.reach(&wanted);
+        let ranges = ["10.1.0.0/16".parse().unwrap()];
+        for (name, interface) in &mut wanted.interfaces {
+            interface.reach = Reach::Only(ranges.into());
+            kernel.link(name).reach.take_if(|_| !known);
+        }
+        let steps = diff(&wanted, &kernel.observe());
+        prop_assert!(steps.iter().all(|step| matches!(step, Step::RouteInterface(..))));
+        prop_assert_eq!(steps.len(), wanted.interfaces.len());
+        kernel.reach(&wanted);
+        prop_assert_eq!(diff(&wanted, &kernel.observe()), vec![]);
+    }
+
+    #[test]
     fn cut_short_at_any_step_the_next_pass_finishes(pods in any_pods(), after in any_pods(), cut in 0..20_usize) {
         let mut kernel = Kernel::default();
         kernel.reach(&plan(&pods));
@@ -265,6 +297,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
+            "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -273,8 +306,21 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     let down = diff(&NodePlan::default(), &kernel.observe());
     assert!(matches!(
         down[..],
-        [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_), Step::RemoveDoors(_)]
+        [
+            Step::RemoveEndpoint(_),
+            Step::RemoveInterfaces(_),
+            Step::RemoveDoors(_),
+            Step::RemoveServiceDoor(_)
+        ]
     ));
+}
+
+#[test]
+fn the_routes_of_a_pod_with_one_interface_are_nobodys_concern() {
+    let mut kernel = Kernel::default();
+    let plan = plan(&[((1, 5), true)].into());
+    kernel.reach(&plan);
+    assert_eq!(diff(&plan, &kernel.observe()), vec![]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod answer;
 mod connect;
 mod flow;
 mod icmp;
+mod resolve;
 mod row;
 mod sctp;
 mod serve;
@@ -53,6 +54,16 @@ pub enum ToolboxCommand {
                       atoll toolbox flow --tcp 10.0.0.5:8080 --seconds 10"
     )]
     Flow(FlowArgs),
+    /// Ask for the addresses of a name as every program here would; exit 1 with the reason.
+    #[command(after_help = "Example:\n  atoll toolbox resolve db.acme.svc.cluster.local")]
+    Resolve(ResolveArgs),
+}
+
+/// Options of `resolve`.
+#[derive(Clone, Debug, Args)]
+pub struct ResolveArgs {
+    /// The name.
+    pub name: String,
 }
 
 /// Options of `serve`.
@@ -141,6 +152,7 @@ pub fn run(command: ToolboxCommand) -> anyhow::Result<ExitCode> {
             ToolboxCommand::Probe(args) => connect::run_many(args).await,
             ToolboxCommand::Rows => row::run().await,
             ToolboxCommand::Flow(args) => flow::run(&args).await,
+            ToolboxCommand::Resolve(args) => resolve::run(&args),
         }
     })
 }

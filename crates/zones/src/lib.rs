@@ -21,7 +21,7 @@ pub use apex::{Apex, Negative, Settings};
 pub use endpoints::{Endpoint, Homes, Slice};
 pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
-pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey, VIP};
+pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey};
 pub use set::{Found, ZoneSet};
 pub use tell::Told;
 pub use view::{Home, View};

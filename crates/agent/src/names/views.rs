@@ -4,6 +4,8 @@
 //! open networks of several tenants, share their number. A network's names are first told once its ports, and the services and
 //! EndpointSlices of each of its namespaces, have been listed. What is not followed is passed over.
 
+mod exports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use atoll_model::compile::PlacedPort;
 use atoll_types::{Label, NetworkId};
 use atoll_zones::{Home, Service, ServiceKey, Settings, Slice, View, ZoneSet};
 
+use self::exports::Exports;
 use crate::seen::{Change, Delta, PortKey, Presence, Scope, Seen};
 
 /// What the resolver is to be told.
@@ -36,6 +39,8 @@ pub(super) struct Views {
     gone: Vec<NetworkKey>,
     /// How many networks have had a key.
     keys: u64,
+    /// The cluster's own services that tenants may call; none before they were seen.
+    exports: Option<Exports>,
 }
 
 /// A network, and what of it was listed.
@@ -51,6 +56,8 @@ struct Network {
     is_changed: bool,
     ports: bool,
     namespaces: BTreeMap<String, Listed>,
+    /// The cluster's own services that have a name here.
+    exported: BTreeMap<ServiceKey, Service>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +68,14 @@ struct Listed {
 
 impl Views {
     pub(super) fn new(settings: Settings) -> Self {
-        Views { settings, is_whole: false, networks: BTreeMap::new(), gone: Vec::new(), keys: 0 }
+        Views {
+            settings,
+            is_whole: false,
+            networks: BTreeMap::new(),
+            gone: Vec::new(),
+            keys: 0,
+            exports: None,
+        }
     }
 
     /// The network of this name, where the resolver has its names.
@@ -93,6 +107,7 @@ impl Views {
         }
         for (name, known) in &mut self.networks {
             scope.networks.get(name).into_iter().for_each(|it| known.follow(&it.namespaces));
+            self.exports.iter().for_each(|exports| known.export(exports));
         }
     }
 
@@ -107,6 +122,7 @@ impl Views {
             is_changed: true,
             ports: false,
             namespaces: BTreeMap::new(),
+            exported: BTreeMap::new(),
         };
         if let Some(ports) = seen.ports_of(presence.id) {
             fresh.list_ports(ports);
@@ -129,14 +145,20 @@ impl Views {
                 let known = self.networks.get_mut(network).into_iter();
                 known.for_each(|known| known.absorb_slices(namespace, delta));
             }
-            Change::Nodes(_) | Change::OwnPorts(_) | Change::Namespaces(_) | Change::Policy(_) => {}
+            Change::Nodes(_)
+            | Change::OwnPorts(_)
+            | Change::Namespaces(_)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..)
+            | Change::Policy(_) => {}
         }
     }
 
     /// What is to be told since the last time.
     pub(super) fn updates(&mut self) -> Vec<Update> {
         let gone = std::mem::take(&mut self.gone).into_iter().map(Update::Gone);
-        let is_whole = self.is_whole;
+        let is_whole = self.is_whole && self.exports.is_some();
         let told = self.networks.values_mut().filter_map(|known| known.update(is_whole));
         gone.chain(told).collect()
     }
@@ -276,7 +298,9 @@ mod tests {
 
     fn views() -> Views {
         let zone = DomainName::parse("cluster.local").unwrap();
-        Views::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 })
+        let mut views = Views::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 });
+        views.export(&BTreeMap::new());
+        views
     }
 
     fn id() -> NetworkId {
@@ -289,11 +313,8 @@ mod tests {
             let namespaces = [(*tenant).to_owned()].into();
             (format!("{tenant}.open"), Presence { id: id(), namespaces })
         };
-        Scope {
-            networks: tenants.iter().map(presence).collect(),
-            is_whole: true,
-            ..Scope::default()
-        }
+        let networks = tenants.iter().map(presence).collect();
+        Scope { networks, is_whole: true, ..Scope::default() }
     }
 
     fn ports(tenants: &[&str]) -> BTreeMap<PortKey, PlacedPort> {
@@ -332,7 +353,7 @@ mod tests {
     }
 
     /// Both tenants' networks, with everything listed and told.
-    fn both() -> Views {
+    pub(super) fn both() -> Views {
         let mut views = views();
         views.follow(&scope(&["acme", "globex"]), &Seen::default());
         views.absorb(&Change::NetworkPorts(id(), Delta::All(ports(&["acme", "globex"]))));
@@ -343,7 +364,7 @@ mod tests {
         views
     }
 
-    fn has(views: &Views, network: &str, name: &str) -> bool {
+    pub(super) fn has(views: &Views, network: &str, name: &str) -> bool {
         let wire = DomainName::parse(name).unwrap().wire().to_vec();
         let mut starts = vec![];
         let mut at = 0;

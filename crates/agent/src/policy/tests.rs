@@ -51,6 +51,10 @@ impl Kernel for PolicyKernel {
         self.answer()
     }
 
+    fn policy_rule(&self, number: u32) -> anyhow::Result<Option<u32>> {
+        Ok(Some(number))
+    }
+
     fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> anyhow::Result<()> {
         self.decided_anew = networks.clone();
         self.answer()
@@ -69,6 +73,10 @@ impl Kernel for PolicyKernel {
     }
 
     fn news(&self) -> anyhow::Result<Receiver<()>> {
+        Ok(tokio::sync::mpsc::channel(1).1)
+    }
+
+    fn events(&self) -> anyhow::Result<Receiver<Vec<atoll_datapath::Event>>> {
         Ok(tokio::sync::mpsc::channel(1).1)
     }
 }

@@ -8,7 +8,8 @@ use atoll_model::compile::{Complaint, compile};
 use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff};
 use tokio::time::Instant;
 
-use super::{LONGEST_RETRY, RETRY, Reconciler};
+use super::{Attendants, LONGEST_RETRY, RETRY, Reconciler};
+use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
 
@@ -31,6 +32,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         };
         let known = self.introduce_pods();
+        self.listeners.forget_names();
         self.plan_retry(policy && shared && own && known);
     }
 
@@ -38,7 +40,10 @@ impl<K: Kernel, F> Reconciler<K, F> {
     pub(super) fn write_policy(&mut self) -> bool {
         let complete = self.complete;
         let kernel = &mut self.kernel;
-        self.policies.as_mut().is_none_or(|policies| !complete || policies.publish(kernel))
+        self.attendants
+            .policies
+            .as_mut()
+            .is_none_or(|policies| !complete || policies.publish(kernel))
     }
 
     /// What failed outside of a pass is tried again with the next.
@@ -48,17 +53,22 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }
     }
 
-    /// Tells the resolver who is behind the interfaces that the kernel has.
+    /// Tells who is behind the interfaces that the kernel has to those who serve pods.
     pub(super) fn introduce_pods(&self) -> bool {
-        let Some(names) = &self.names else { return true };
-        match self.kernel.askers() {
-            Ok(interfaces) => names.know(&interfaces, &self.occupants),
+        let Attendants { names, infra, .. } = &self.attendants;
+        if names.is_none() && infra.is_none() {
+            return true;
+        }
+        let interfaces = match self.kernel.askers() {
+            Ok(interfaces) => interfaces,
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::error!(error, "cannot tell who asks for names");
+                tracing::error!(error, "cannot tell which pods ask and call");
                 return false;
             }
-        }
+        };
+        names.iter().for_each(|names| names.know(&interfaces, &self.occupants));
+        infra.iter().for_each(|infra| infra.know(&interfaces, &self.occupants));
         true
     }
 
@@ -91,8 +101,10 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     fn compile(&mut self) -> NodePlan {
         let attachments = self.store.all().values();
-        let cluster_dns = self.names.as_ref().map_or_else(Resolver::default, Names::cluster);
-        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
+        let names = self.attendants.names.as_ref();
+        let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
+        let mut view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
+        view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;

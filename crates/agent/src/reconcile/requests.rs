@@ -145,7 +145,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     /// Whether the kernel knows by which policies the pod is judged.
     fn is_policed(&self, ports: &[(PortKey, PlacedPort)]) -> bool {
         let addresses = ports.iter().flat_map(|(_, port)| port.addresses());
-        self.policies.as_ref().is_none_or(|policies| policies.knows(addresses))
+        self.attendants.policies.as_ref().is_none_or(|policies| policies.knows(addresses))
     }
 
     /// Makes the kernel match, then answers: an interface is there, or nothing of it is left.
@@ -331,7 +331,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     /// What a pod of this node would be told about a name.
     fn name(&self, question: &NameQuestion) -> Result<AgentReply, CniError> {
-        let Some(names) = &self.names else {
+        let Some(names) = &self.attendants.names else {
             let message = "the agent answers no names; start it with --cluster-dns";
             return Err(CniError::new(ErrorCode::NotAvailable, message));
         };
@@ -365,7 +365,7 @@ fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
     }
 }
 
-fn failed(what: &str, error: &anyhow::Error) -> CniError {
+pub(super) fn failed(what: &str, error: &anyhow::Error) -> CniError {
     CniError::new(ErrorCode::AttachFailed, format!("cannot {what}")).because(format!("{error:#}"))
 }
 

@@ -37,7 +37,7 @@ fn print_times_to_effect(stage: &mut Stage) {
     for round in 0..20 {
         let scene = if round % 2 == 0 { &closed } else { &open };
         stage.set(scene);
-        times.push(stage.time_to_effect("acme", ("y", "a"), ("x", "b"), round % 2 == 1));
+        times.push(stage.time_to_effect("globex", ("y", "a"), ("x", "b"), round % 2 == 1));
     }
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];

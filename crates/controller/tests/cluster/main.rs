@@ -9,6 +9,7 @@ mod metrics;
 mod networks;
 mod pods;
 mod restarts;
+mod services;
 mod subject;
 mod tenants;
 mod workflows;

@@ -12,6 +12,7 @@ mod pod;
 mod port;
 mod quota;
 mod routes;
+mod service;
 mod subnet;
 mod tell;
 mod tenant;

@@ -7,7 +7,6 @@ mod pod;
 
 pub use cluster_policy::read_cluster_policy;
 pub use network_policy::read_network_policy;
-pub use networks::POLICY_NETWORKS;
 pub use pod::{read_node, read_pod};
 
 use atoll_types::Cidr;
