@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The programs, and what tests of taking over an older layout need.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     ("bpf", "from_pod"),
     ("bpf", "from_overlay"),
     ("bpf", "from_node"),
+    ("bpf", "wire"),
     ("tests/kernel", "layout_2"),
 ];
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \

@@ -7,6 +7,7 @@ mod requests;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
 use crate::policy::Policies;
+use crate::probe::Probes;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
 use crate::report::AttachedReport;
@@ -63,6 +65,8 @@ pub(crate) struct Attendants {
     pub(crate) infra: Option<Infra>,
     /// What policy says, where it is enforced at all.
     pub(crate) policies: Option<Policies>,
+    /// Probes and hooks, where the kubelet may ask for them.
+    pub(crate) probes: Option<Probes>,
 }
 
 /// Everything that changes on a node, and the only one to change it.
@@ -92,6 +96,8 @@ pub(crate) struct Reconciler<K, F> {
     occupants: BTreeMap<HostInterface, Occupant>,
     /// Those who want to hear what happens to packets.
     listeners: Listeners,
+    /// Where each pod of the last plan is probed, by its UID.
+    primaries: BTreeMap<String, (HostInterface, IpAddr)>,
 }
 
 impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
@@ -125,6 +131,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
             listeners: Listeners::default(),
+            primaries: BTreeMap::new(),
         }
     }
 
@@ -224,6 +231,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     async fn on_look_again(&mut self) {
         self.look_anew = true;
         self.forget_vanished_sandboxes();
+        self.inform_attendants();
         self.pass().await;
         if let Err(error) = self.kernel.collect() {
             tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");

@@ -16,6 +16,7 @@ use atoll_zones::{Service, Slice};
 
 use crate::infra::Backed;
 use crate::policy::{News, Ward};
+use crate::probe::{PodName, Probed};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -54,12 +55,15 @@ pub(crate) enum Change {
     Targets(ServiceName, Delta<String, TargetSlice>),
     /// What policy alone has to know of.
     Policy(News),
+    /// Pods of this node that the agent probes.
+    Probed(Delta<PodName, Probed>),
 }
 
 impl Change {
     /// Whether it can change the plan, and not just what names mean or policy says.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Policy(_))
+        let apart = matches!(self, Change::Policy(_) | Change::Probed(_));
+        !apart && !matches!(self, Change::Services(..) | Change::Slices(..))
     }
 }
 
@@ -181,6 +185,7 @@ pub(crate) struct Seen {
     targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
     /// The namespaces of each tenant.
     wards: BTreeMap<Label, BTreeSet<String>>,
+    probed: BTreeMap<PodName, Probed>,
 }
 
 impl Seen {
@@ -205,19 +210,18 @@ impl Seen {
             Change::Services(..) | Change::Slices(..) | Change::Policy(_) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),
-            Change::Targets(service, delta) => self.absorb_targets(service, delta),
+            Change::Targets(service, delta) => {
+                absorb_known(self.targets.entry(service).or_default(), delta);
+            }
+            Change::Probed(delta) => absorb_known(&mut self.probed, delta),
         }
         let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
         self.targets.retain(|service, _| exports.contains(service));
     }
 
-    fn absorb_targets(&mut self, service: ServiceName, delta: Delta<String, TargetSlice>) {
-        let known = self.targets.entry(service).or_default();
-        match delta {
-            Delta::All(slices) => *known = slices,
-            Delta::Put(name, slice) => drop(known.insert(name, slice)),
-            Delta::Gone(name) => drop(known.remove(&name)),
-        }
+    /// The pods of this node that have a sheet of probes.
+    pub(crate) fn probed(&self) -> &BTreeMap<PodName, Probed> {
+        &self.probed
     }
 
     /// The services that tenants may call: the cluster's API, and those that are exported from
@@ -376,6 +380,14 @@ fn tenant_of(network: &str) -> Option<Label> {
     network.parse::<NetworkName>().ok().map(|name| name.tenant)
 }
 
+fn absorb_known<K: Ord, V>(known: &mut BTreeMap<K, V>, delta: Delta<K, V>) {
+    match delta {
+        Delta::All(all) => *known = all,
+        Delta::Put(key, value) => drop(known.insert(key, value)),
+        Delta::Gone(key) => drop(known.remove(&key)),
+    }
+}
+
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
 /// not pass for a list of one.
 fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
@@ -458,6 +470,29 @@ mod tests {
         seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved.into())));
         let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
         assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    fn exported(namespace: &str) -> (ServiceName, Exported) {
+        let service = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "registry", "namespace": namespace},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+        }));
+        let service = service.unwrap();
+        let (export, named) = (Export::api(&service).unwrap(), Service::read(&service).unwrap());
+        ((namespace.into(), "registry".into()), Exported { export, named })
+    }
+
+    #[test]
+    fn a_service_of_a_tenants_namespace_is_exported_to_nobody() {
+        let mut seen = seen();
+        let all = ["kube-system", "shop", "unknown"].map(exported);
+        seen.absorb(Change::Exports(Delta::All(all.into())));
+        let [infra, of_tenant, _] = ["kube-system", "shop", "unknown"].map(|it| exported(it).0);
+        assert_eq!(seen.scope().exports, [infra.clone()].into());
+        assert_eq!(seen.backed().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&infra));
+        seen.absorb(Change::Targets(infra.clone(), Delta::All(BTreeMap::new())));
+        seen.absorb(Change::Targets(of_tenant, Delta::All(BTreeMap::new())));
+        assert_eq!(seen.targets.keys().collect::<Vec<_>>(), [&infra], "late words are forgotten");
     }
 
     #[test]

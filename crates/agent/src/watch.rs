@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use atoll_api::{Port, marks};
 use atoll_model::compile::PlacedPort;
@@ -14,7 +15,7 @@ use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -25,6 +26,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
 use crate::policy::{Ward, watch as policy};
+use crate::probe::{PodName, Probed};
 use crate::seen::{
     Change, Delta, Exported, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
 };
@@ -35,7 +37,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 6],
+    _always: [Watch; 7],
     networks: BTreeMap<NetworkId, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
@@ -111,6 +113,7 @@ impl Watches {
                 source.api(),
                 source.exports(),
                 source.cluster_policies(),
+                source.probed(node),
             ],
             source,
             networks: BTreeMap::new(),
@@ -192,6 +195,17 @@ impl Source {
         ))
     }
 
+    /// Of the pods of this node only what is written on them: their specs are the kubelet's matter.
+    fn probed(&self, node: &str) -> Watch {
+        Watch::start(follow::<PartialObjectMeta<Pod>, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.nodeName={node}")),
+            probed,
+            |pod| (pod.namespace().unwrap_or_default(), pod.name_any()),
+            (self.changes.clone(), Change::Probed),
+        ))
+    }
+
     fn targets(&self, service: &ServiceName) -> Watch {
         let service = service.clone();
         Watch::start(follow::<EndpointSlice, _, _>(
@@ -264,6 +278,14 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
             tracing::warn!(?namespace, name, %error, "service without a name");
         })
         .ok()
+}
+
+/// A pod with a sheet of probes. One that cannot be read is none, and its probes fail.
+fn probed(pod: &PartialObjectMeta<Pod>) -> Option<(PodName, Probed)> {
+    let name = (pod.namespace()?, pod.name_any());
+    let sheet = serde_json::from_str(pod.annotations().get(marks::PROBES)?)
+        .inspect_err(|error| tracing::warn!(pod = ?name, %error, "unreadable sheet of probes"));
+    Some((name, Probed { uid: pod.uid()?, sheet: Arc::new(sheet.ok()?) }))
 }
 
 fn service_name(service: &Service) -> ServiceName {

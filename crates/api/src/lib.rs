@@ -27,7 +27,7 @@ pub use condition::{ConditionType, Reason, condition};
 pub use network::{
     Network, NetworkIsolation, NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
 };
-pub use port::{Port, PortPhase, PortSpec, PortStatus};
+pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
 pub use tenant::{
     DefaultNetwork, IsolationGrade, Tenant, TenantIsolation, TenantPhase, TenantQuota, TenantSpec,

@@ -48,6 +48,15 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_address: Option<SocketAddr>,
 
+    /// Where the API's questions about probes of new pods are answered, by HTTPS, such as
+    /// `0.0.0.0:9643`. Without it, nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub admission_address: Option<SocketAddr>,
+
+    /// The namespace of the Service by which the API asks, and of the Secret with the certificate.
+    #[arg(long, value_name = "NAMESPACE", default_value = "atoll-system")]
+    pub admission_namespace: String,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -77,6 +86,8 @@ impl Default for ControllerConfig {
             service_cidrs: service_cidrs(),
             lease_namespace: None,
             metrics_address: None,
+            admission_address: None,
+            admission_namespace: "atoll-system".to_owned(),
             workers: 32,
         }
     }

@@ -3,6 +3,7 @@
 //! It watches, asks [`atoll_model::World`] what to do, and does it. The rule of this crate: hands
 //! do not think. Whatever depends on more than one object is decided in the model.
 
+mod admission;
 mod config;
 mod execute;
 mod kinds;
@@ -34,6 +35,10 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     if let Some(address) = config.metrics_address {
         tasks.spawn(metrics::serve(metrics::listen(address).await?, desk.clone()));
+    }
+    if let Some(address) = config.admission_address {
+        let namespace = &config.admission_namespace;
+        admission::start(client.clone(), namespace, address, &mut tasks).await?;
     }
     watch::start(&client, &desk, &mut tasks);
     tasks.spawn(template::follow(config.template_file(), desk.clone()));

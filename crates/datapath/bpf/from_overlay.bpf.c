@@ -129,7 +129,8 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	return slow_from_overlay(skb);
 }
 
-/* A packet of a connection that is decided: all that most packets ever need. */
+/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
+ * the entry first, as in from_pod. */
 static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *node,
 				     struct flow *flow)
 {
@@ -139,19 +140,24 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 	struct connection_key key;
 	struct network *network;
 	struct ethhdr *eth;
+	struct place to;
 
 	if (is_simple(&flow->transport)) {
 		name_connection(&key, flow, from_high);
 		known = connection_at(&key);
 	}
-	network = known ? network_at(known->table) : NULL;
+	if (!known)
+		return take_longer_path(skb, node, flow, false);
+	to = from_high ? known->low : known->high;
+	barrier();
+	network = network_at(known->table);
 	eth = frame_start(skb, sizeof(*eth));
-	if (!known || !network || !eth || known->flags & OF_SERVICE ||
-	    network->network != flow->network || !comes_from(known, from_high, &node->address) ||
+	if (!network || !eth || network->network != flow->network || known->flags & OF_SERVICE ||
+	    !comes_from(known, from_high, &node->address) ||
 	    !holds(known, network, &flow->transport, now))
-		return take_longer_path(skb, node, flow, known && known->flags & OF_SERVICE);
+		return take_longer_path(skb, node, flow, known->flags & OF_SERVICE);
 	note(skb, flow, known, from_high, now);
-	return deliver_here(skb, eth, from_high ? &known->low : &known->high);
+	return deliver_here(skb, eth, &to);
 }
 
 /* Reads a packet of IPv4 into `flow`. */

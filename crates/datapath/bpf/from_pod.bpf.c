@@ -174,7 +174,9 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	return slow_from_pod(skb);
 }
 
-/* A packet of a connection that is decided: all that most packets ever need. */
+/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
+ * the entry before it is seen to be of this network: the kernel may give an entry that makes room to
+ * the next connection while we look at it. */
 static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
@@ -182,7 +184,7 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 	bool from_high = is_higher(flow);
 	struct connection *known = NULL;
 	struct connection_key key;
-	const struct place *to;
+	struct place to;
 
 	flow->network = own->network;
 	flow->table = own->table;
@@ -190,14 +192,17 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		name_connection(&key, flow, from_high);
 		known = connection_at(&key);
 	}
-	if (!known || !network || known->table != own->table || known->flags & OF_SERVICE ||
+	if (!known || !network)
+		return take_longer_path(skb, flow, false);
+	to = from_high ? known->low : known->high;
+	barrier();
+	if (known->table != own->table || known->flags & OF_SERVICE ||
 	    !holds(known, network, &flow->transport, now))
-		return take_longer_path(skb, flow, known && known->flags & OF_SERVICE);
-	to = from_high ? &known->low : &known->high;
-	if (!fits(skb, to))
+		return take_longer_path(skb, flow, known->flags & OF_SERVICE);
+	if (!fits(skb, &to))
 		return refuse_too_big(skb, own);
 	note(skb, flow, known, from_high, now);
-	return send(skb, own, to, &known->node);
+	return send(skb, own, &to, &known->node);
 }
 
 /* Reads a packet of IPv4 into `flow`. */

@@ -12,7 +12,7 @@ mod step;
 pub use diff::diff;
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
-    Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
-    Resolver, ServiceDoor,
+    Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
+    Reach, Resolver, ServiceDoor,
 };
 pub use step::Step;

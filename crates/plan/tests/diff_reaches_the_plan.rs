@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_plan::{
-    Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
+    Device, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
     PodInterface, Reach, Resolver, ServiceDoor, Step, diff,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -205,6 +205,7 @@ fn pod_interface(guard: Guard) -> PodInterface {
         guard,
         reach: Reach::Everything,
         has_siblings: false,
+        device: Device::Veth,
     }
 }
 

@@ -151,7 +151,8 @@ impl Views {
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..)
-            | Change::Policy(_) => {}
+            | Change::Policy(_)
+            | Change::Probed(_) => {}
         }
     }
 
@@ -328,6 +329,7 @@ mod tests {
                 pod: PodRef::new(*tenant, "web"),
                 pod_uid: format!("{tenant}-web"),
                 interface: "eth0".into(),
+                device: atoll_plan::Device::Veth,
                 node: None,
                 others: BTreeSet::new(),
                 routes: BTreeSet::new(),

@@ -115,6 +115,7 @@ fn port(tenant: &str, number: u32, pod: &str, last: u8) -> (PortKey, PlacedPort)
         node: Some("node1".into()),
         others: BTreeSet::new(),
         routes: BTreeSet::new(),
+        device: atoll_plan::Device::Veth,
     };
     ((namespace, pod.into()), placed)
 }

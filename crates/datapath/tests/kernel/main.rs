@@ -6,6 +6,7 @@
 mod bridge;
 mod connections;
 mod counting;
+mod decisions;
 mod doors;
 mod fabric;
 mod fragments;
@@ -21,6 +22,7 @@ mod service_doors;
 mod several_interfaces;
 mod spoofing;
 mod talk;
+mod taps;
 mod threats;
 mod under_load;
 mod upgrade;

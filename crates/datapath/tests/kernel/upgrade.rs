@@ -208,3 +208,25 @@ fn maps_that_are_not_what_the_older_layout_had_are_refused() {
         );
     });
 }
+
+#[test]
+fn the_connections_of_an_older_layout_are_taken_over_with_who_opened_them() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    let sockets = [udp(pods[0].v4(), 7), udp(pods[1].v4(), 9)];
+    for (from, to) in [(0, 1), (1, 0)] {
+        sockets[from].send_to(b"?", sockets[to].local_addr().unwrap()).unwrap();
+        sockets[to].recv(&mut [0; 8]).unwrap();
+    }
+    let before = node.connections(network(100));
+    assert_eq!(before.len(), 1);
+    node.run(|state| {
+        turn_back(state);
+        state.open();
+    });
+    assert_eq!(node.connections(network(100)), before);
+    sockets[1].send_to(b"!", sockets[0].local_addr().unwrap()).unwrap();
+    sockets[0].recv(&mut [0; 8]).unwrap();
+    assert_eq!(node.connections(network(100)), before);
+}
