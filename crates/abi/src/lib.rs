@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod policy;
 mod service;
 
 pub use address::Address;
@@ -28,6 +29,10 @@ pub use layout::{
     DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
     Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+};
+pub use policy::{
+    NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,
 };
 pub use service::{
     Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,

@@ -16,6 +16,7 @@ mod leave;
 mod names;
 mod plain;
 mod plugin;
+mod policy;
 mod probe;
 mod reconcile;
 mod report;
@@ -85,7 +86,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
     let probes = Some(Probes::start());
-    let attendants = Attendants { names, infra: Some(Infra::new()), probes };
+    let policies = Some(policy::Policies::default());
+    let attendants = Attendants { names, infra: Some(Infra::new()), policies, probes };
     let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;

@@ -22,6 +22,7 @@ use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::policy::Policies;
 use crate::probe::Probes;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
@@ -63,6 +64,8 @@ pub(crate) struct Attendants {
     pub(crate) names: Option<Names>,
     /// Services of the cluster's own, where pods may call them.
     pub(crate) infra: Option<Infra>,
+    /// What policy says, where it is enforced at all.
+    pub(crate) policies: Option<Policies>,
     /// Probes and hooks, where the kubelet may ask for them.
     pub(crate) probes: Option<Probes>,
 }
@@ -169,16 +172,17 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
-        self.complete |= self.seen.is_complete();
+        self.complete |= self.seen.is_complete()
+            && self.attendants.policies.as_ref().is_none_or(Policies::is_complete);
         self.inform_attendants();
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
         } else {
             let served = self.pass_services().await;
-            if !(self.introduce_pods() && served) {
-                self.plan_retry(false);
-            }
+            let done = self.write_policy() & self.introduce_pods();
+            self.plan_retry_unless(done && served);
+            self.serve_waiting().await;
         }
         self.tell_of_services();
     }
@@ -194,6 +198,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             names.absorb(&change);
         }
         self.services.absorb(&change);
+        if let Some(policies) = &mut self.attendants.policies {
+            policies.absorb(&change);
+        }
         self.seen.absorb(change);
         if moves {
             self.follow_scope();
@@ -202,6 +209,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
+        if let Some(policies) = &mut self.attendants.policies {
+            policies.follow(&scope, &self.seen);
+        }
         if let Some(names) = &mut self.attendants.names {
             names.follow(&scope, &self.seen);
         }

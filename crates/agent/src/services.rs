@@ -119,6 +119,7 @@ impl Services {
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..)
+            | Change::Policy(_)
             | Change::Probed(_) => {}
         }
     }
@@ -315,7 +316,7 @@ mod tests {
         let namespaces = namespaces.iter().map(|&name| name.to_owned()).collect();
         let presence = Presence { id: id(), namespaces };
         let networks = [("acme.default".to_owned(), presence)].into();
-        Scope { networks, is_whole: true, exports: BTreeSet::new() }
+        Scope { networks, is_whole: true, exports: BTreeSet::new(), wards: BTreeSet::new() }
     }
 
     fn quarter(namespace: &str) -> (String, String) {

@@ -25,8 +25,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
+use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
-use crate::seen::{Change, Delta, Exported, Joined, PortKey, Quarter, Scope, Tenancy};
+use crate::seen::{
+    Change, Delta, Exported, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
+};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -34,16 +37,19 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 6],
+    _always: [Watch; 7],
     networks: BTreeMap<NetworkId, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
     targets: BTreeMap<ServiceName, Watch>,
+    pods: BTreeMap<Ward, Watch>,
+    policies: BTreeMap<Ward, Watch>,
 }
 
 /// Where watches begin, and where what they see goes.
 struct Source {
     client: Client,
+    reporter: policy::Reporter,
     changes: Sender<Change>,
 }
 
@@ -72,7 +78,11 @@ impl Watches {
     ) -> Self {
         let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
-            move |node| (internal_ip(node, underlay), zone(node)),
+            move |node| {
+                let facts = atoll_policy::read_node(node);
+                let seen = internal_ip(node, underlay).map(|underlay| SeenNode { underlay, facts });
+                (seen, zone(node))
+            },
             Node::name_any,
             (changes.clone(), Change::Nodes, Change::Zones),
         );
@@ -86,20 +96,31 @@ impl Watches {
         let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            tenancy,
+            |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
-        let source = Source { client: client.clone(), changes };
+        let reporter = policy::Reporter::start(client.clone());
+        let source = Source { client: client.clone(), reporter, changes };
         let [nodes, own, namespaces] =
             [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            _always: [nodes, own, namespaces, source.api(), source.exports(), source.probed(node)],
+            _always: [
+                nodes,
+                own,
+                namespaces,
+                source.api(),
+                source.exports(),
+                source.cluster_policies(),
+                source.probed(node),
+            ],
             source,
             networks: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             targets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            policies: BTreeMap::new(),
         }
     }
 
@@ -110,6 +131,8 @@ impl Watches {
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
+        match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
         match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
     }
 }
@@ -123,6 +146,20 @@ impl Source {
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
         ))
+    }
+
+    fn cluster_policies(&self) -> Watch {
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::cluster_policies(client, reporter, self.changes.clone()))
+    }
+
+    fn pods(&self, ward: &Ward) -> Watch {
+        Watch::start(policy::pods(self.client.clone(), ward.clone(), self.changes.clone()))
+    }
+
+    fn policies(&self, ward: &Ward) -> Watch {
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::policies(client, reporter, ward.clone(), self.changes.clone()))
     }
 
     fn services(&self, quarter: &Quarter) -> Watch {
@@ -344,7 +381,7 @@ fn exported(
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`
 /// where it has nothing to say; `key` names it.
-async fn follow<R, K, V>(
+pub(crate) async fn follow<R, K, V>(
     api: Api<R>,
     config: watcher::Config,
     read: impl Fn(&R) -> Option<(K, V)> + Send,
@@ -364,18 +401,25 @@ async fn follow<R, K, V>(
 
 /// Whose a namespace is, by the label that only administrators may set, and the network of its
 /// services: the one that it names, else the tenant's `default`.
-fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
+fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Tenancy {
     let mark = |name: &str| namespace.labels().get(name).filter(|text| !text.is_empty());
     let network = mark(marks::NETWORK).map_or("default", String::as_str);
-    let tenancy = match namespace.labels().get(marks::TENANT) {
+    match namespace.labels().get(marks::TENANT) {
         Some(tenant) => Tenancy::Tenant(format!("{tenant}.{network}")),
         None => Tenancy::Nobody,
-    };
-    Some((namespace.name_any(), tenancy))
+    }
+}
+
+fn seen_namespace(namespace: &PartialObjectMeta<Namespace>) -> SeenNamespace {
+    SeenNamespace {
+        tenancy: tenancy(namespace),
+        labels: namespace.labels().clone(),
+        is_ending: namespace.metadata.deletion_timestamp.is_some(),
+    }
 }
 
 /// Events as deltas: a list comes out whole, once it is complete.
-fn deltas<R, K: Ord, V>(
+pub(crate) fn deltas<R, K: Ord, V>(
     events: impl Stream<Item = watcher::Result<Event<R>>>,
     read: impl Fn(&R) -> Option<(K, V)>,
     key: impl Fn(&R) -> K,
@@ -444,7 +488,7 @@ mod tests {
     fn whose(labels: &serde_json::Value) -> Tenancy {
         let namespace = serde_json::json!({"metadata": {"name": "shop", "labels": labels}});
         let namespace: PartialObjectMeta<Namespace> = serde_json::from_value(namespace).unwrap();
-        tenancy(&namespace).unwrap().1
+        tenancy(&namespace)
     }
 
     #[test]

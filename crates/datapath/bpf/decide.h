@@ -31,7 +31,6 @@ static __always_inline struct endpoint *endpoint_of(__u32 network, const struct 
 static __always_inline void note_end(struct end *end, const struct endpoint *endpoint)
 {
 	end->since = endpoint->since;
-	end->identity = endpoint->identity;
 	end->node = endpoint->node;
 	end->place.ifindex = endpoint->ifindex;
 	end->place.slot = endpoint->slot;
@@ -144,13 +143,15 @@ static __always_inline void pose(struct work *work, bool by_sender)
 	struct question *question = &work->question;
 
 	question->network = work->flow.network;
-	question->opener_identity = opener->identity;
-	question->other_identity = other->identity;
 	question->opener = by_sender ? work->flow.source : work->flow.destination;
 	question->other = by_sender ? work->flow.destination : work->flow.source;
 	question->protocol = t->protocol;
+	/* A pod that reaches itself through a service has the service's address on the way. */
+	if (opener->place.ifindex && opener->place.ifindex == other->place.ifindex)
+		question->opener = question->other;
 	question->opener_is_here = opener->place.ifindex != 0;
 	question->other_is_here = other->place.ifindex != 0;
+	question->other_is_outside = 0;
 	question->port = is_icmp(t->protocol) ? 0 :
 			 by_sender	      ? t->destination_port :
 						t->source_port;
@@ -216,6 +217,15 @@ static __always_inline bool is_settled(const struct connection *known, const str
 	       !(known->flags & CONNECTION_DENIED);
 }
 
+/* Only who asks sends requests, and only the other end replies. The id 0 is no port, so that both
+ * ends of such an echo could be either. */
+static __always_inline bool is_against_its_way(const struct connection *known,
+					       const struct transport *t, bool from_high)
+{
+	return is_icmp(t->protocol) && t->part != PART_LATER &&
+	       is_opening(t) != is_by_sender(known, from_high);
+}
+
 static __always_inline verdict find_connection(struct work *work)
 {
 	bool from_high = is_higher(&work->flow);
@@ -225,7 +235,8 @@ static __always_inline verdict find_connection(struct work *work)
 	known = connection_at(&work->key);
 	if (!known || !is_alive(known, &work->flow, work))
 		return begin(work);
-	if (is_by_another_way(known, work, from_high))
+	if (is_by_another_way(known, work, from_high) ||
+	    is_against_its_way(known, &work->flow.transport, from_high))
 		return DROP_NO_CONNECTION;
 	if (!is_settled(known, work))
 		renew(work, known, from_high);

@@ -69,10 +69,7 @@ static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, st
 static __always_inline void find_sender(struct __sk_buff *skb, const struct interface *own,
 					struct work *work)
 {
-	struct endpoint *known = endpoint_of(work->flow.network, &work->wire.source);
-
 	work->source.since = own->since;
-	work->source.identity = known ? known->identity : 0;
 	work->source.place.ifindex = skb->ifindex;
 	work->source.place.slot = own->slot;
 	copy_mac(work->source.place.mac, own->mac);

@@ -34,7 +34,7 @@ enum part {
 
 struct transport {
 	__u32 at; /* where the header of the protocol begins in the frame */
-	__be16 source_port; /* an echo has its id in both */
+	__be16 source_port; /* an echo has its id in that of who asks */
 	__be16 destination_port;
 	__be32 id; /* of the datagram, if it comes in fragments */
 	__u32 offset; /* of this part in it */
@@ -88,10 +88,20 @@ static __always_inline bool is_known(__u8 protocol, bool ipv6)
 	       protocol == (ipv6 ? IPV6_ICMP : ICMP_PROTOCOL);
 }
 
+static __always_inline bool is_echo_reply(const struct transport *t)
+{
+	return t->signs == (t->protocol == ICMP_PROTOCOL ? ICMP_ECHO_REPLY : ICMPV6_ECHO_REPLY);
+}
+
+/* The id of an echo is the port of who asks, and who answers has none. So two that ask each other
+ * with one id have a connection each. */
 static __always_inline verdict read_icmp(struct transport *t, const struct icmp_header *icmp)
 {
 	t->signs = icmp->type;
-	t->source_port = t->destination_port = (__be16)icmp->rest;
+	if (is_echo_reply(t))
+		t->destination_port = (__be16)icmp->rest;
+	else
+		t->source_port = (__be16)icmp->rest;
 	if (t->protocol == IPV6_ICMP && icmp->type >= ICMPV6_ROUTER_SOLICITATION &&
 	    icmp->type <= ICMPV6_REDIRECT)
 		return DROP_UNWANTED_ND;

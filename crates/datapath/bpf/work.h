@@ -11,7 +11,6 @@
 /* One end of a packet's way. */
 struct end {
 	__u64 since; /* as of an endpoint */
-	__u32 identity;
 	struct place place;
 	struct address node;
 };

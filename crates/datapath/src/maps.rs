@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
+use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
 use crate::services::Services;
 use crate::traffic::TrafficCounters;
@@ -60,6 +61,7 @@ pub(crate) struct Maps {
     pub(crate) networks: Networks,
     pub(crate) connections: Connections,
     pub(crate) services: Services,
+    pub(crate) policy: PolicyMaps,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -80,7 +82,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<TurnKey, ConnectionKey>(&dir.join("turns"))?;
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
-    check_shape::<u32, u32>(&dir.join("watchers"))
+    check_shape::<u32, u32>(&dir.join("watchers"))?;
+    policy::check_pinned(dir)
 }
 
 /// Refuses a pinned map whose entries have other sizes; one that is not there is as good.
@@ -112,6 +115,7 @@ impl Maps {
             networks: Networks::open(dir)?,
             connections: Connections::open(dir)?,
             services: Services::open(dir)?,
+            policy: PolicyMaps::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -279,7 +283,7 @@ pub(crate) fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
         .attempt(|| format!("open the map {}", path.display()))
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::E2BIG as i32)
 }
 

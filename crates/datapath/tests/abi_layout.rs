@@ -11,10 +11,11 @@ use atoll_abi::{
     CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED, Connection,
     ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
     DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
-    InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
-    NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceDoor,
-    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Traffic,
-    TurnKey,
+    InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
+    NO_NETWORK, NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey,
+    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
+    SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+    ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -78,6 +79,23 @@ fn structs_of_services() -> Vec<String> {
         vec![
             format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+        ],
+    ]
+    .concat()
+}
+
+fn structs_of_policy() -> Vec<String> {
+    let behind_prefix = |c: &str, size: usize| vec![format!("sizeof(struct {c}) == {}", 4 + size)];
+    [
+        same_layout!(PolicyEndKey, "policy_end_key", network, address, bank),
+        behind_prefix("policy_outside_key", size_of::<PolicyOutside>()),
+        same_layout!(PolicyIdentity, "policy_identity", tenant, ingress, egress),
+        same_layout!(PolicyColumnKey, "policy_column_key", set, identity),
+        behind_prefix("policy_port_key", size_of::<PolicyPort>()),
+        same_layout!(PolicyVerdict, "policy_verdict", rule, accept, tier, reserved),
+        vec![
+            format!("NO_BANK == {NO_BANK} && SECOND_BANK == {SECOND_BANK}u"),
+            format!("TIER_NETWORK_POLICY == {TIER_NETWORK_POLICY}"),
         ],
     ]
     .concat()
@@ -217,7 +235,13 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    let structs = [structs(), structs_of_services(), structs_of_connections(), structs_of_events()];
+    let structs = [
+        structs(),
+        structs_of_services(),
+        structs_of_connections(),
+        structs_of_events(),
+        structs_of_policy(),
+    ];
     compiles(&[structs.concat(), numbers()].concat()).unwrap();
 }
 

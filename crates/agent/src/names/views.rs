@@ -154,6 +154,7 @@ impl Views {
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..)
+            | Change::Policy(_)
             | Change::Probed(_) => {}
         }
     }

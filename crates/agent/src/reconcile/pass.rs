@@ -21,6 +21,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             return;
         }
         self.retry_at = None;
+        let policy = self.write_policy();
         let shared = !self.look_anew || self.tend().await;
         let mut plan = self.compile();
         let own = match self.look().await {
@@ -32,12 +33,29 @@ impl<K: Kernel, F> Reconciler<K, F> {
         };
         let known = self.introduce_pods();
         self.listeners.forget_names();
-        self.plan_retry(shared && own && known);
+        self.plan_retry(policy && shared && own && known);
+    }
+
+    /// Tells the kernel what policy says, before anything is raised that it is about.
+    pub(super) fn write_policy(&mut self) -> bool {
+        let complete = self.complete;
+        let kernel = &mut self.kernel;
+        self.attendants
+            .policies
+            .as_mut()
+            .is_none_or(|policies| !complete || policies.publish(kernel))
+    }
+
+    /// What failed outside of a pass is tried again with the next.
+    pub(super) fn plan_retry_unless(&mut self, done: bool) {
+        if !done {
+            self.plan_retry(false);
+        }
     }
 
     /// Tells who is behind the interfaces that the kernel has to those who serve pods.
     pub(super) fn introduce_pods(&self) -> bool {
-        let Attendants { names, infra, probes } = &self.attendants;
+        let Attendants { names, infra, probes, .. } = &self.attendants;
         if names.is_none() && infra.is_none() && probes.is_none() {
             return true;
         }

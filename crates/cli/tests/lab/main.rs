@@ -15,6 +15,7 @@ mod lifecycle;
 mod machines;
 mod names;
 mod observe;
+mod policy;
 mod restart;
 mod services;
 mod several_networks;

@@ -29,7 +29,8 @@ impl Agent {
     /// A pod here and one elsewhere, in a tenant's namespace.
     async fn see_pods(&self) {
         let tenant = Tenancy::Tenant("acme.default".into());
-        self.change(Change::Namespaces(Delta::All([("acme".to_owned(), tenant)].into()))).await;
+        self.change(Change::Namespaces(Delta::All([("acme".to_owned(), tenant.into())].into())))
+            .await;
         self.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
     }
 
