@@ -135,6 +135,13 @@ static __always_inline void reverse_to_service(struct work *work, const struct c
 					 .is_kept = 1 };
 }
 
+/* A pod that reaches itself through a service has the service's address on the way. */
+static __always_inline bool is_own_backend(const struct work *work)
+{
+	return work->is_to_itself ||
+	       (work->to.is_service && same_address(&work->wire.source, &work->flow.destination));
+}
+
 static __always_inline void pose(struct work *work, bool by_sender)
 {
 	const struct end *opener = by_sender ? &work->source : &work->destination;
@@ -146,8 +153,7 @@ static __always_inline void pose(struct work *work, bool by_sender)
 	question->opener = by_sender ? work->flow.source : work->flow.destination;
 	question->other = by_sender ? work->flow.destination : work->flow.source;
 	question->protocol = t->protocol;
-	/* A pod that reaches itself through a service has the service's address on the way. */
-	if (opener->place.ifindex && opener->place.ifindex == other->place.ifindex)
+	if (is_own_backend(work))
 		question->opener = question->other;
 	question->opener_is_here = opener->place.ifindex != 0;
 	question->other_is_here = other->place.ifindex != 0;
