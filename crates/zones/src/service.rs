@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use atoll_types::Label;
 use k8s_openapi::api::core::v1 as k8s;
+use serde::{Deserialize, Serialize};
 
 use crate::address::dashed;
 use crate::apex::{Settings, below};
@@ -21,7 +22,7 @@ use crate::trie::Entry;
 pub const VIP: &str = "atoll.dev/vip";
 
 /// A service by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceKey {
     /// The namespace.
     pub namespace: Label,
@@ -40,7 +41,7 @@ impl ServiceKey {
 }
 
 /// A service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
     pub key: ServiceKey,
@@ -49,7 +50,7 @@ pub struct Service {
 }
 
 /// What a service leads to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
     /// Its own addresses.
     Vip {
@@ -68,7 +69,7 @@ pub enum Backing {
 }
 
 /// A port that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedPort {
     /// The name.
     pub name: Label,
@@ -79,7 +80,7 @@ pub struct NamedPort {
 }
 
 /// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Protocol {
     /// TCP.
     Tcp,
