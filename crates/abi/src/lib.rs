@@ -15,7 +15,7 @@ mod layout;
 pub use address::Address;
 pub use alias::{
     ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
-    aliased_interface, aliases_of,
+    NODE_RESOLVER, aliased_interface, aliases_of,
 };
 pub use connection::{
     CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,

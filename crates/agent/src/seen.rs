@@ -5,9 +5,10 @@
 //! once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_api::DnsMode;
+use atoll_model::compile::{Answers, Attachment, NodeView, OwnResolver, PlacedPort};
 use atoll_plan::Resolver;
 use atoll_types::NetworkId;
 use atoll_zones::{Service, Slice};
@@ -35,6 +36,8 @@ pub(crate) enum Change {
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+    /// A network that is present here, by object name: what it says of its names.
+    Network(String, Delta<String, NetworkDns>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, Tenancy>),
     /// Services of a namespace whose network is present here.
@@ -48,6 +51,39 @@ impl Change {
     pub(crate) fn concerns_kernel(&self) -> bool {
         !matches!(self, Change::Services(..) | Change::Slices(..))
     }
+}
+
+/// What a network says of its names. One that says nothing is answered by the agent, and asks
+/// nobody outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NetworkDns {
+    /// The addresses at which its pods are answered, beside the one in their resolv.conf.
+    pub(crate) addresses: Resolver,
+    /// Who answers.
+    pub(crate) mode: DnsMode,
+    /// What it may ask outside.
+    pub(crate) outside: Outside,
+}
+
+/// What a network may ask outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// Whom.
+    pub(crate) upstreams: Upstreams,
+    /// Whether an answer that points to a private address is refused.
+    pub(crate) refuse_private: bool,
+}
+
+/// Whom a network asks for names that are not its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Upstreams {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Those that the agent was started with.
+    OfNode,
+    /// Its own.
+    Own(Vec<SocketAddr>),
 }
 
 /// A namespace as a part of a network, by the names of both. One that moves to another network is
@@ -116,6 +152,8 @@ pub(crate) struct Seen {
     nodes: Listed<String, IpAddr>,
     own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
+    /// What each network that is here says of its names, by object name.
+    dns: BTreeMap<String, Listed<String, NetworkDns>>,
     namespaces: Listed<String, Tenancy>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
@@ -139,6 +177,11 @@ impl Seen {
                     absorb(ports, delta);
                 }
             }
+            Change::Network(name, delta) => {
+                if let Some(dns) = self.dns.get_mut(&name) {
+                    absorb(dns, delta);
+                }
+            }
             Change::Services(..) | Change::Slices(..) => {}
         }
     }
@@ -150,6 +193,31 @@ impl Seen {
         for network in present {
             self.networks.entry(network).or_default();
         }
+        let names = self.own_ports.iter().flat_map(BTreeMap::values).map(|own| &own.name);
+        let names: BTreeSet<String> = names.cloned().collect();
+        self.dns.retain(|name, _| names.contains(name));
+        for name in names {
+            self.dns.entry(name).or_default();
+        }
+    }
+
+    /// What a network says of its names, once it was seen.
+    pub(crate) fn dns_of(&self, network: &str) -> Option<NetworkDns> {
+        let listed = self.dns.get(network)?.as_ref()?;
+        Some(listed.get(network).cloned().unwrap_or_default())
+    }
+
+    /// The DNS addresses of each network that is here. Networks with one number have the same.
+    fn own_dns(&self) -> BTreeMap<NetworkId, OwnResolver> {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let resolver = |dns: NetworkDns| {
+            let answers = match dns.mode {
+                DnsMode::Shared | DnsMode::Tenant => Answers::Agent,
+                DnsMode::Dedicated => Answers::Pods,
+            };
+            OwnResolver { at: dns.addresses, answers }
+        };
+        own.filter_map(|own| Some((own.network, resolver(self.dns_of(&own.name)?)))).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -171,6 +239,7 @@ impl Seen {
         self.nodes.is_some()
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
+            && self.dns.values().all(Option::is_some)
     }
 
     /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
@@ -225,6 +294,7 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
+            own_dns: self.own_dns(),
         }
     }
 }

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use atoll_api::{Port, marks};
+use atoll_api::{Network, Port, marks};
 use atoll_model::compile::PlacedPort;
+use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
@@ -23,13 +24,16 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
-use crate::seen::{Change, Delta, Joined, PortKey, Quarter, Scope, Tenancy};
+use crate::seen::{
+    Change, Delta, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, Tenancy, Upstreams,
+};
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
     _always: [Watch; 3],
     networks: BTreeMap<NetworkId, Watch>,
+    dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
 }
@@ -88,6 +92,7 @@ impl Watches {
             source: Source { client: client.clone(), changes },
             _always: [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)],
             networks: BTreeMap::new(),
+            dns: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
         }
@@ -96,7 +101,9 @@ impl Watches {
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
         let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let names = scope.networks.keys().cloned().collect();
         let quarters = scope.quarters();
+        match_keys(&mut self.dns, &names, |name| self.source.dns(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
@@ -111,6 +118,17 @@ impl Source {
             |port| Some((key(port), placed(port)?)),
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
+        ))
+    }
+
+    fn dns(&self, network: &str) -> Watch {
+        let name = network.to_owned();
+        Watch::start(follow::<Network, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("metadata.name={network}")),
+            |network| Some((network.name_any(), network_dns(network))),
+            Network::name_any,
+            (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
         ))
     }
 
@@ -176,6 +194,22 @@ fn placed(port: &Port) -> Option<PlacedPort> {
 fn joined(port: &Port) -> Option<Joined> {
     let placed = placed(port)?;
     Some(Joined { network: placed.network, name: placed.network_name })
+}
+
+/// What a network says of its names. One that cannot be understood asks nobody outside.
+fn network_dns(network: &Network) -> NetworkDns {
+    let status = network.status.clone().unwrap_or_default();
+    let addresses = status.dns_service_ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
+    let outside = DnsPlan::parse(network.spec.dns.as_ref()).map(|plan| Outside {
+        upstreams: plan.upstreams.map_or(Upstreams::OfNode, Upstreams::Own),
+        refuse_private: plan.refuse_private,
+    });
+    let outside = outside.unwrap_or_else(|malformed| {
+        let (network, error) = (network.name_any(), malformed.message);
+        tracing::warn!(network, error, "the network asks nobody outside");
+        Outside::default()
+    });
+    NetworkDns { addresses: addresses.collect(), mode: status.dns_mode, outside }
 }
 
 /// A service that cannot be named has no name, and that is said once for each change of it.

@@ -23,7 +23,8 @@ pub mod marks;
 pub use claim::{Claim, ClaimHolder, ClaimSpec};
 pub use condition::{ConditionType, Reason, condition};
 pub use network::{
-    Network, NetworkIsolation, NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
+    DnsMode, DnsService, Network, NetworkDns, NetworkIsolation, NetworkNodes, NetworkPhase,
+    NetworkSpec, NetworkStatus,
 };
 pub use port::{Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};

@@ -9,6 +9,7 @@ mod conditions;
 mod decide;
 pub mod intent;
 mod port_change;
+pub mod resolver;
 mod world;
 
 pub use atoll_vpc::Moment;

@@ -227,3 +227,111 @@ fn an_agent_killed_and_restarted_leaves_no_question_unanswered() {
     });
     assert_eq!(answer(&lab, "globex", &["shop"]), ["10.96.1.2"]);
 }
+
+#[test]
+fn a_network_is_answered_at_its_own_dns_address_and_asks_its_own_upstreams_or_nobody() {
+    let lab = lab_with_both_tenants();
+    let status = "jsonpath={.status.dnsServiceIP} {.status.dnsServiceIPs[*]} {.status.dnsMode}";
+    let own = lab.kubectl(&["get", "networks.atoll.dev", "acme.default", "-o", status]).good();
+    assert_eq!(own, "198.18.0.10 198.18.0.10 shared");
+    for (tenant, shop) in [("acme", "10.96.1.1"), ("globex", "10.96.1.2")] {
+        for over in ["+notcp", "+tcp"] {
+            eventually(&lab, tenant, &["@198.18.0.10", over, "shop"], &[shop]);
+        }
+    }
+    let silent = ["dig", "@198.18.0.11", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
+    assert!(!lab.exec("acme/web", &silent).ok, "the address beside it is nobody's");
+
+    let ask_outside = |upstreams: Value, code_wanted: &str| {
+        let patch = json!({"spec": {"dns": {"upstreams": upstreams}}}).to_string();
+        let patch = ["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &patch];
+        lab.kubectl(&patch).good();
+        let mut last = String::new();
+        await_condition(|| {
+            last = code(&lab, "acme", &["example.com"]);
+            last == code_wanted
+        })
+        .unwrap_or_else(|()| panic!("{patch:?}: {last} and never {code_wanted}"));
+        assert_eq!(code(&lab, "globex", &["example.com"]), "REFUSED", "it asks nobody still");
+    };
+    ask_outside(json!(["127.0.0.1:9"]), "SERVFAIL");
+    ask_outside(json!([]), "REFUSED");
+    let wrong = json!({"spec": {"dns": {"upstreams": ["resolver"]}}}).to_string();
+    let said =
+        lab.kubectl(&["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &wrong]);
+    assert!(said.bad().contains("each of upstreams must be an address"));
+}
+
+#[test]
+fn a_dedicated_network_is_answered_by_its_own_pods_and_no_more_by_the_agent() {
+    let lab = lab_with_both_tenants();
+    let dedicated = json!({"spec": {"dns": {"mode": "dedicated"}}}).to_string();
+    let change = |patch: &str| {
+        let patch = ["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", patch];
+        lab.kubectl(&patch).good();
+    };
+    change(&dedicated);
+    let pods = ["get", "pods", "-A", "-l", "atoll.dev/dns-of", "-o"];
+    let ips = [&pods[..], &["jsonpath={.items[*].status.podIP}"]].concat();
+    let ips = lab.eventually(&ips, |said| said.split_whitespace().count() == 2);
+    for ip in ips.split_whitespace() {
+        let at = format!("@{ip}");
+        let ask = ["-p", "5353", &at, "+nocookie", "+time=1", "+tries=30"];
+        eventually(&lab, "acme", &[&ask[..], &["shop"]].concat(), &["10.96.1.1"]);
+        assert_eq!(
+            code(&lab, "acme", &[&ask[..], &["shop.globex.svc.cluster.local"]].concat()),
+            "NXDOMAIN"
+        );
+        assert_eq!(code(&lab, "acme", &[&ask[..], &["example.com"]].concat()), "REFUSED");
+        assert!(
+            !lab.exec("globex/web", &["dig", "-p", "5353", &at, "+time=1", "+tries=1", "shop"]).ok
+        );
+    }
+    let node = ["dig", "@169.254.1.53", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
+    assert!(!lab.exec("acme/web", &node).ok, "the agent answers the DNS pods alone");
+    eventually(&lab, "globex", &["shop"], &["10.96.1.2"]);
+
+    let first = ips.split_whitespace().next().unwrap();
+    let late = service("acme", "late", &json!({"clusterIP": "10.96.1.9"}));
+    lab.apply(&late.to_string()).good();
+    let ask = ["-p", "5353", &format!("@{first}"), "late"];
+    eventually(&lab, "acme", &ask, &["10.96.1.9"]);
+
+    change(&json!({"spec": {"dns": {"mode": "shared"}}}).to_string());
+    let count = [&pods[..], &["jsonpath={.items[*].metadata.name}"]].concat();
+    lab.eventually(&count, |said| said.trim().is_empty());
+    eventually(&lab, "acme", &["shop"], &["10.96.1.1"]);
+}
+
+/// What the agent of a node has counted under this name and these labels.
+fn counted(lab: &Lab, node: &str, series: &str) -> u64 {
+    let page = lab.node(node, &["curl", "-s", "http://127.0.0.1:9965/metrics"]).good();
+    let line = page.lines().find(|line| line.starts_with(series));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("{series} is not in {page}"))
+}
+
+#[test]
+fn a_flood_of_one_tenants_pod_leaves_999_of_1000_answers_to_another_tenant_on_its_node() {
+    let lab = lab_with_both_tenants();
+    eventually(&lab, "globex", &["shop"], &["10.96.1.2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let questions = folder.path().join("questions");
+    std::fs::write(&questions, "shop.globex.svc.cluster.local\n".repeat(1_000)).unwrap();
+    let flood = ["atoll", "toolbox", "flow", "--udp", "10.96.0.10:53", "--rate", "50000"];
+    let flood = [&flood[..], &["--seconds", "600"]].concat();
+    let mut flood = lab.exec_command("acme/web", &flood).spawn().unwrap();
+    let refused = "atoll_dns_refusals_total{network=\"acme.default\",why=\"pod_rate\"}";
+    await_condition(|| counted(&lab, "node1", refused) > 10_000).expect("the flood is on");
+    let before = counted(&lab, "node1", refused);
+    let ask = ["+short", "+time=1", "+tries=3", "-f", questions.to_str().unwrap()];
+    let answers = answer(&lab, "globex", &ask);
+    let after = counted(&lab, "node1", refused);
+    flood.kill().unwrap();
+    flood.wait().unwrap();
+    let answered = answers.iter().filter(|line| *line == "10.96.1.2").count();
+    assert!(answered >= 999, "{answered} of 1000 questions were answered");
+    assert!(after > before, "and the flood went on meanwhile: {before}, {after}");
+    let asked = counted(&lab, "node1", "atoll_dns_queries_total{network=\"globex.default\"}");
+    assert!(asked >= 1_000, "{asked} questions were counted");
+}

@@ -8,4 +8,6 @@ mod placed_port;
 mod topology;
 
 pub use placed_port::{PlacedPort, PortError};
-pub use topology::{Attachment, Compiled, Complaint, NodeView, Occupant, compile};
+pub use topology::{
+    Answers, Attachment, Compiled, Complaint, NodeView, Occupant, OwnResolver, compile,
+};

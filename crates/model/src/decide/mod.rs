@@ -4,6 +4,7 @@
 //! done and seen, the object is looked at again, until there is nothing to do.
 
 mod claim;
+mod dns;
 mod flat;
 mod grant;
 mod keep;

@@ -18,7 +18,7 @@ mod tenant;
 pub use claim::{Claim, Thing, holder_of_block, holder_of_id, holder_of_port, holder_of_vpc};
 pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
-pub use network::{Network, NetworkPlan, NetworkType, Vpc, subnet_name};
+pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
 pub use pod::Pod;
 pub use port::{Bound, Port, PortPlan};
