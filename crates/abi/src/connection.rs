@@ -1,10 +1,10 @@
-//! Connections as the kernel programs keep them: one table for each network.
+//! Connections as the kernel programs keep them: what was decided about each, and when.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::Address;
 
-/// Key of a network's table. The lower of both ends stands first, so that one entry serves both
+/// Key of the map `connections`. The lower of both ends stands first, so that one entry serves both
 /// directions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
@@ -33,34 +33,72 @@ pub const KIND_CONNECTION: u8 = 0;
 /// The flag of a connection that the higher end opened.
 pub const CONNECTION_OPENED_BY_HIGH: u8 = 1;
 
-/// Value of a network's table.
+/// The flag of a connection whose opener spoke to a service, from where it expects answers.
+pub const CONNECTION_TRANSLATED: u8 = 8;
+
+/// The flag of an entry that is no connection: it leads from a service to its backend.
+pub const CONNECTION_LEADS_ON: u8 = 16;
+
+/// The flag of a connection that was refused when it was decided anew.
+pub const CONNECTION_DENIED: u8 = 32;
+
+/// Where one end of a connection is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Place {
+    /// The host side of the pod's interface on this node, or zero.
+    pub ifindex: u32,
+    /// The pod's MAC.
+    pub mac: [u8; 6],
+    /// Of a pod of this node: the place of its counters.
+    pub slot: u16,
+}
+
+/// Value of the map `connections`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Connection {
-    /// When its first packet came, in nanoseconds of the monotonic clock.
-    pub opened: u64,
-    /// When its latest packet came, to the second.
-    pub last_seen: u64,
-    /// What policy decided when it was opened; zero where nobody was asked.
-    pub rule: u32,
+    /// The generation of its network at which it was decided; zero: it must be decided anew.
+    pub generation: u32,
+    /// The place of its network in the map `networks`.
+    pub table: u16,
     /// The number of a [`ConnectionState`].
     pub state: u8,
-    /// Who opened it, and who has said its last word.
+    /// Who opened it, who has said its last word, and whether it is translated or denied.
     pub flags: u8,
-    /// The port that one end is translated to, or zero.
-    pub nat_port: [u8; 2],
-    /// The address that one end is translated to, or [`Address::NONE`].
+    /// Where the lower end is.
+    pub low: Place,
+    /// Where the higher end is.
+    pub high: Place,
+    /// When its latest packet came, in nanoseconds of the monotonic clock, to the second.
+    pub last_seen: u64,
+    /// The node of the end that is on another one, or [`Address::NONE`].
+    pub node: Address,
+    /// When its first packet came.
+    pub opened: u64,
+    /// What let it leave its opener; zero where nobody was asked.
+    pub egress_rule: u32,
+    /// What let it reach the other end, likewise.
+    pub ingress_rule: u32,
+    /// The address of the service, or of the backend that an entry leads on to. Of a datagram in
+    /// fragments: what its first fragment said.
     pub nat_address: Address,
-    /// Of a datagram in fragments: what its first fragment said.
-    pub source_port: [u8; 2],
-    /// Likewise.
-    pub destination_port: [u8; 2],
-    /// How many bytes of the datagram the first fragment had.
-    pub extent: u16,
-    /// Likewise: the number of the protocol.
-    pub protocol: u8,
+    /// The port of the service or backend, likewise.
+    pub nat_port: [u8; 2],
     /// Zero.
-    pub reserved: u8,
+    pub reserved: [u8; 2],
+    /// Its place in the ring of its network.
+    pub turn: u32,
+}
+
+/// Key of the map `turns`: a place in the ring of a network, which has the key of a connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct TurnKey {
+    /// The place of the network in the map `networks`.
+    pub table: u32,
+    /// Below its share.
+    pub turn: u32,
 }
 
 /// How far a connection is.
@@ -85,6 +123,18 @@ impl ConnectionState {
         ConnectionState::Closing,
         ConnectionState::Closed,
     ];
+
+    /// For how many seconds a connection is remembered after its latest packet.
+    pub const fn lasts(self, is_stream: bool) -> u64 {
+        match (self, is_stream) {
+            (ConnectionState::New, true) => 120,
+            (ConnectionState::New, false) => 30,
+            (ConnectionState::Established, true) => 21_600,
+            (ConnectionState::Established, false) => 180,
+            (ConnectionState::Closing, _) => 300,
+            (ConnectionState::Closed, _) => 60,
+        }
+    }
 
     /// The state with this number, if this version knows it.
     pub fn from_number(number: u8) -> Option<Self> {

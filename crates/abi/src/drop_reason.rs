@@ -81,8 +81,16 @@ drop_reasons! {
     TinyFragment = 23, "tiny-fragment";
     /// a fragment that would overwrite the one with the ports
     OverlappingFragment = 24, "overlapping-fragment";
-    /// the network's table of connections has no room, or is not there
+    /// the network's share of the connections has no room, or is not there
     ConnectionsExhausted = 25, "connections-exhausted";
+    /// policy applies, and nobody knows who one of both ends is
+    PolicyUnknown = 26, "policy-unknown";
+    /// a policy of the connection's opener does not let it out
+    PolicyDeniedEgress = 27, "policy-denied-egress";
+    /// a policy of the other end does not let it in
+    PolicyDeniedIngress = 28, "policy-denied-ingress";
+    /// the destination is a service that has no backend
+    NoBackend = 29, "no-backend";
 }
 
 impl DropReason {

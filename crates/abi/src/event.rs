@@ -46,6 +46,10 @@ pub struct Event {
     pub kind: u8,
     /// The number of the protocol.
     pub protocol: u8,
+    /// What let the connection leave its opener, or refused it; zero where nobody was asked.
+    pub egress_rule: u32,
+    /// What let it reach the other end, likewise.
+    pub ingress_rule: u32,
 }
 
 /// What happened.

@@ -7,7 +7,7 @@ use crate::{Address, DropReason};
 
 /// The version of everything in this file. Pins live in a directory of this number; it grows with
 /// every change that an older program could misread.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// How many source addresses one interface may have.
 pub const MAX_SOURCES: usize = 8;
@@ -21,8 +21,8 @@ pub const NO_NETWORK: u32 = 0;
 /// How many interfaces one node may have.
 pub const MAX_INTERFACES: u16 = 4096;
 
-/// How many connections one network may have on one node; more push out its own least used.
-pub const CONNECTIONS_PER_NETWORK: u32 = 16384;
+/// How many connections all networks of one node may have together.
+pub const MAX_CONNECTIONS: u32 = 262_144;
 
 /// Key of the map `interfaces`.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct Interface {
     pub network: u32,
     /// The place of its counters in the map `traffic`.
     pub slot: u16,
-    /// The place of its network's table in the map `connections`.
+    /// The place of its network in the map `networks`.
     pub table: u16,
     /// The only source MAC let through.
     pub mac: [u8; 6],
@@ -82,6 +82,8 @@ pub struct Endpoint {
     pub since: u64,
     /// The host side of the pod's interface on this node, or zero.
     pub ifindex: u32,
+    /// Who the pod is to policy; zero where nobody knows.
+    pub identity: u32,
     /// The underlay address of the node that has the pod, or [`Address::NONE`].
     pub node: Address,
     /// The pod's MAC, put into the frame on delivery.
@@ -91,7 +93,22 @@ pub struct Endpoint {
     /// Likewise.
     pub table: u16,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: [u8; 6],
+}
+
+/// Value of the map `networks`, at the place of a network that has a pod on this node.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Network {
+    /// Of everything that decisions about connections hang on. A connection that was decided at
+    /// another one is decided anew with its next packet. Zero where the place was never used.
+    pub generation: u32,
+    /// The network, or [`NO_NETWORK`].
+    pub network: u32,
+    /// How many connections it may have on this node.
+    pub share: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Key of the map `peers`.

@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod service;
 
 pub use address::Address;
 pub use alias::{
@@ -18,12 +19,17 @@ pub use alias::{
     NODE_RESOLVER, aliased_interface, aliases_of,
 };
 pub use connection::{
-    CONNECTION_OPENED_BY_HIGH, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION,
+    CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,
+    Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place, TurnKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};
 pub use layout::{
-    CONNECTIONS_PER_NETWORK, DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, LAYOUT_VERSION, MAX_INTERFACES, MAX_SOURCES,
-    NO_NETWORK, Peer, PeerKey,
+    DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
+    InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
+    Network, Peer, PeerKey,
+};
+pub use service::{
+    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,
+    ServiceKey, ServicePage, Slots,
 };

@@ -16,6 +16,7 @@ mod reconcile;
 mod report;
 mod seen;
 mod serve;
+mod services;
 mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
@@ -76,7 +77,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
     let _metrics = serve_metrics(config, names.as_ref()).await?;
-    let reports = report::start(client);
+    let reports = report::start(client, &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
     let reconciler = Reconciler::new(

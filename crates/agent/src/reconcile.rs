@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use atoll_model::compile::{Complaint, Occupant};
-use atoll_plan::{HostInterface, Observed};
+use atoll_plan::{HostInterface, Observed, Resolver};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -18,9 +18,10 @@ use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::names::Names;
 use crate::reconcile::requests::Waiting;
-use crate::report::AttachedReport;
+use crate::report::{Report, ServiceReport};
 use crate::seen::{Change, Scope, Seen};
 use crate::serve::Request;
+use crate::services::Services;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +59,9 @@ pub(crate) struct Reconciler<K, F> {
     store: AttachmentStore,
     /// The resolver, where pods are answered at all.
     names: Option<Names>,
+    services: Services,
     follow: F,
-    reports: UnboundedSender<AttachedReport>,
+    reports: UnboundedSender<Report>,
     timing: Timing,
     /// What the kernel has, as far as is known.
     observed: Option<Observed>,
@@ -85,9 +87,10 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         store: AttachmentStore,
         names: Option<Names>,
         follow: F,
-        reports: UnboundedSender<AttachedReport>,
+        reports: UnboundedSender<Report>,
         timing: Timing,
     ) -> Self {
+        let cluster_dns = names.as_ref().map_or_else(Resolver::default, Names::cluster);
         Reconciler {
             node: node.to_owned(),
             kernel,
@@ -95,6 +98,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             names,
+            services: Services::new(node, cluster_dns),
             follow,
             reports,
             timing,
@@ -140,6 +144,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
+        concerns_kernel |= self.services.resolvers_moved();
         self.complete |= self.seen.is_complete();
         if let Some(names) = &mut self.names {
             names.publish();
@@ -147,9 +152,13 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
-        } else if !self.introduce_pods() {
-            self.plan_retry(false);
+        } else {
+            let served = self.pass_services().await;
+            if !(self.introduce_pods() && served) {
+                self.plan_retry(false);
+            }
         }
+        self.tell_of_services();
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network
@@ -159,7 +168,15 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if let Some(names) = &mut self.names {
             names.absorb(&change);
         }
+        self.services.absorb(&change);
+        let network = match &change {
+            Change::Network(name, _) => Some(name.clone()),
+            _ => None,
+        };
         self.seen.absorb(change);
+        if let Some(name) = network {
+            self.services.lead_resolvers(&name, self.seen.dns_of(&name).as_ref());
+        }
         if moves {
             self.follow_scope();
         }
@@ -167,12 +184,18 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
-        match &mut self.names {
-            Some(names) => {
-                names.follow(&scope, &self.seen);
-                (self.follow)(&scope);
-            }
-            None => (self.follow)(&scope.without_namespaces()),
+        if let Some(names) = &mut self.names {
+            names.follow(&scope, &self.seen);
+        }
+        self.services.follow(&scope, &self.seen);
+        (self.follow)(&scope);
+    }
+
+    fn tell_of_services(&mut self) {
+        for (service, uid, complaint) in self.services.untold() {
+            tracing::warn!(%service, %complaint, "not served");
+            let report = Report::Service(ServiceReport { service, uid, complaint });
+            let _reporter_may_have_ended = self.reports.send(report);
         }
     }
 

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use atoll_api::DnsMode;
-use atoll_model::compile::{Answers, Attachment, NodeView, OwnResolver, PlacedPort};
+use atoll_model::compile::{
+    Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
+};
 use atoll_plan::Resolver;
 use atoll_types::NetworkId;
 use atoll_zones::{Service, Slice};
@@ -32,6 +34,8 @@ pub(crate) enum Delta<K, V> {
 pub(crate) enum Change {
     /// Nodes and their underlay addresses.
     Nodes(Delta<String, IpAddr>),
+    /// The zones of nodes, where they are in one.
+    Zones(Delta<String, String>),
     /// Ports of this node, and the network of each.
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
@@ -40,16 +44,31 @@ pub(crate) enum Change {
     Network(String, Delta<String, NetworkDns>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, Tenancy>),
-    /// Services of a namespace whose network is present here.
+    /// Services of a namespace whose network is present here, by what names need of them.
     Services(Quarter, Delta<String, Service>),
-    /// EndpointSlices of such a namespace.
+    /// EndpointSlices of such a namespace, likewise.
     Slices(Quarter, Delta<String, Slice>),
+    /// Services of such a namespace, by what the datapath needs of them.
+    Fronts(Quarter, Delta<String, ServiceFront>),
+    /// EndpointSlices, likewise.
+    Groups(Quarter, Delta<String, EndpointGroup>),
 }
 
 impl Change {
-    /// Whether it can change what the kernel must look like, and not just what names mean.
+    /// Whether it can change what the kernel must look like, beside services and what names mean.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..))
+        match self {
+            Change::Nodes(_)
+            | Change::OwnPorts(_)
+            | Change::NetworkPorts(..)
+            | Change::Network(..)
+            | Change::Namespaces(_) => true,
+            Change::Zones(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => false,
+        }
     }
 }
 
@@ -61,6 +80,8 @@ pub(crate) struct NetworkDns {
     pub(crate) addresses: Resolver,
     /// Who answers.
     pub(crate) mode: DnsMode,
+    /// The service of the tenant's own resolver, by namespace and name.
+    pub(crate) service: Option<(String, String)>,
     /// What it may ask outside.
     pub(crate) outside: Outside,
 }
@@ -116,12 +137,6 @@ impl Scope {
             namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
         };
         self.networks.iter().flat_map(of).collect()
-    }
-
-    /// The networks alone, without what names need.
-    pub(crate) fn without_namespaces(mut self) -> Self {
-        self.networks.values_mut().for_each(|presence| presence.namespaces.clear());
-        self
     }
 }
 
@@ -182,7 +197,11 @@ impl Seen {
                     absorb(dns, delta);
                 }
             }
-            Change::Services(..) | Change::Slices(..) => {}
+            Change::Zones(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => {}
         }
     }
 
@@ -208,16 +227,18 @@ impl Seen {
     }
 
     /// The DNS addresses of each network that is here. Networks with one number have the same.
-    fn own_dns(&self) -> BTreeMap<NetworkId, OwnResolver> {
+    /// A tenant's own answers where it is led to: without it, the agent does.
+    fn own_dns(&self, led: &BTreeSet<NetworkId>) -> BTreeMap<NetworkId, OwnResolver> {
         let own = self.own_ports.iter().flat_map(BTreeMap::values);
-        let resolver = |dns: NetworkDns| {
+        let resolver = |network: NetworkId, dns: NetworkDns| {
             let answers = match dns.mode {
-                DnsMode::Shared | DnsMode::Tenant => Answers::Agent,
                 DnsMode::Dedicated => Answers::Pods,
+                DnsMode::Tenant if led.contains(&network) => Answers::Pods,
+                DnsMode::Shared | DnsMode::Tenant => Answers::Agent,
             };
-            OwnResolver { at: dns.addresses, answers }
+            (network, OwnResolver { at: dns.addresses, answers })
         };
-        own.filter_map(|own| Some((own.network, resolver(self.dns_of(&own.name)?)))).collect()
+        own.filter_map(|own| Some(resolver(own.network, self.dns_of(&own.name)?))).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -285,6 +306,7 @@ impl Seen {
         pod_mtu: u32,
         attachments: impl Iterator<Item = &'a Attachment>,
         cluster_dns: Resolver,
+        led: &BTreeSet<NetworkId>,
     ) -> NodeView<'a> {
         let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
         NodeView {
@@ -294,7 +316,7 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
-            own_dns: self.own_dns(),
+            own_dns: self.own_dns(led),
         }
     }
 }
@@ -363,7 +385,6 @@ mod tests {
         let scope = seen.scope();
         let all = ["acme.data/back", "acme.default/front", "acme.default/shop"];
         assert_eq!(quarters(&scope), all);
-        assert_eq!(quarters(&scope.without_namespaces()), Vec::<String>::new());
         seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
         assert_eq!(quarters(&seen.scope()), all[1..]);
     }

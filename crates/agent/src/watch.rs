@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 
 use atoll_api::{Network, Port, marks};
-use atoll_model::compile::PlacedPort;
+use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
 use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
@@ -67,12 +67,11 @@ impl Watches {
         underlay: Option<IpAddr>,
         changes: Sender<Change>,
     ) -> Self {
-        let nodes = follow::<Node, _, _>(
+        let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
-            watcher::Config::default(),
-            move |node| Some((node.name_any(), internal_ip(node, underlay)?)),
+            move |node| (internal_ip(node, underlay), zone(node)),
             Node::name_any,
-            (changes.clone(), Change::Nodes),
+            (changes.clone(), Change::Nodes, Change::Zones),
         );
         let own = follow::<Port, _, _>(
             Api::all(client.clone()),
@@ -133,24 +132,30 @@ impl Source {
     }
 
     fn services(&self, quarter: &Quarter) -> Watch {
-        let quarter = quarter.clone();
-        Watch::start(follow::<Service, _, _>(
+        let (names, fronts) = (quarter.clone(), quarter.clone());
+        Watch::start(follow_twofold::<Service, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
-            |service| Some((service.name_any(), named(service)?)),
+            |service| (named(service), front(service)),
             Service::name_any,
-            (self.changes.clone(), move |delta| Change::Services(quarter.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Services(names.clone(), delta),
+                move |delta| Change::Fronts(fronts.clone(), delta),
+            ),
         ))
     }
 
     fn slices(&self, quarter: &Quarter) -> Watch {
-        let quarter = quarter.clone();
-        Watch::start(follow::<EndpointSlice, _, _>(
+        let (names, groups) = (quarter.clone(), quarter.clone());
+        Watch::start(follow_twofold::<EndpointSlice, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
-            |slice| Some((slice.name_any(), Slice::read(slice)?)),
+            |slice| (Slice::read(slice), EndpointGroup::read(slice)),
             EndpointSlice::name_any,
-            (self.changes.clone(), move |delta| Change::Slices(quarter.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Slices(names.clone(), delta),
+                move |delta| Change::Groups(groups.clone(), delta),
+            ),
         ))
     }
 }
@@ -209,7 +214,13 @@ fn network_dns(network: &Network) -> NetworkDns {
         tracing::warn!(network, error, "the network asks nobody outside");
         Outside::default()
     });
-    NetworkDns { addresses: addresses.collect(), mode: status.dns_mode, outside }
+    let service = network.spec.dns.as_ref().and_then(|dns| dns.service.clone());
+    NetworkDns {
+        addresses: addresses.collect(),
+        mode: status.dns_mode,
+        service: service.map(|it| (it.namespace, it.name)),
+        outside,
+    }
 }
 
 /// A service that cannot be named has no name, and that is said once for each change of it.
@@ -220,6 +231,75 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
             tracing::warn!(?namespace, name, %error, "service without a name");
         })
         .ok()
+}
+
+/// A service that cannot be served is not, and that is said once for each change of it.
+fn front(service: &Service) -> Option<ServiceFront> {
+    ServiceFront::read(service)
+        .inspect_err(|error| {
+            let (namespace, name) = (service.namespace(), service.name_any());
+            tracing::warn!(?namespace, name, %error, "service passed over");
+        })
+        .ok()
+}
+
+/// The label of a node that names its zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn zone(node: &Node) -> Option<String> {
+    node.labels().get(ZONE).cloned()
+}
+
+/// Watches for good objects that say two things, and sends every change as a change of each.
+async fn follow_twofold<R, A, B, F>(
+    api: Api<R>,
+    read: impl Fn(&R) -> (Option<A>, Option<B>) + Send,
+    name: F,
+    (changes, first, second): (
+        Sender<Change>,
+        impl Fn(Delta<String, A>) -> Change + Send,
+        impl Fn(Delta<String, B>) -> Change + Send,
+    ),
+) where
+    R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    F: Fn(&R) -> String + Send + Copy,
+{
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let read = |object: &R| Some((name(object), read(object)));
+    let mut deltas = std::pin::pin!(deltas(events, read, name));
+    while let Some(delta) = deltas.next().await {
+        let (one, other) = split(delta);
+        for change in [first(one), second(other)] {
+            if changes.send(change).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What has nothing to say in one respect is gone there.
+fn split<K: Ord + Clone, A, B>(
+    delta: Delta<K, (Option<A>, Option<B>)>,
+) -> (Delta<K, A>, Delta<K, B>) {
+    match delta {
+        Delta::All(all) => {
+            let (mut ones, mut others) = (BTreeMap::new(), BTreeMap::new());
+            for (key, (a, b)) in all {
+                ones.extend(a.map(|a| (key.clone(), a)));
+                others.extend(b.map(|b| (key, b)));
+            }
+            (Delta::All(ones), Delta::All(others))
+        }
+        Delta::Put(key, (a, b)) => (put_or_gone(key.clone(), a), put_or_gone(key, b)),
+        Delta::Gone(key) => (Delta::Gone(key.clone()), Delta::Gone(key)),
+    }
+}
+
+fn put_or_gone<K, V>(key: K, value: Option<V>) -> Delta<K, V> {
+    match value {
+        Some(value) => Delta::Put(key, value),
+        None => Delta::Gone(key),
+    }
 }
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`
@@ -307,6 +387,18 @@ mod tests {
         assert_eq!(internal_ip(&node, ip("192.0.2.9")), ip("192.0.2.1"));
         assert_eq!(internal_ip(&node, ip("2001:db8::9")), ip("2001:db8::1"));
         assert_eq!(internal_ip(&Node::default(), None), None);
+    }
+
+    #[test]
+    fn what_says_two_things_is_split_and_silence_means_gone() {
+        let (one, other) = split(Delta::Put("web", (Some(1), None::<u8>)));
+        assert!(matches!((one, other), (Delta::Put("web", 1), Delta::Gone("web"))));
+        let all = [("web", (Some(1), None)), ("db", (Some(2), Some('b')))];
+        let (Delta::All(ones), Delta::All(others)) = split(Delta::All(all.into())) else {
+            panic!("a list stays a list")
+        };
+        assert_eq!(ones, [("db", 2), ("web", 1)].into());
+        assert_eq!(others, [("db", 'b')].into());
     }
 
     fn whose(labels: &serde_json::Value) -> Tenancy {

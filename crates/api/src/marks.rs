@@ -20,6 +20,9 @@ pub const EXTRA_NETWORKS: &str = "atoll.dev/extra-networks";
 /// Annotation of a pod: `"true"` keeps its addresses for the next pod of its name.
 pub const PERSISTENT: &str = "atoll.dev/persistent";
 
+/// Annotation of a service: the addresses that its network has for it, with commas between.
+pub const VIP: &str = "atoll.dev/vip";
+
 /// Annotation of a pod that the controller writes: its interfaces, as the Network Plumbing Working
 /// Group writes them.
 pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";

@@ -9,7 +9,7 @@
 #define INTERFACE_NAME_BYTES 16
 #define NO_NETWORK 0
 #define MAX_INTERFACES 4096
-#define CONNECTIONS_PER_NETWORK 16384
+#define MAX_CONNECTIONS 262144
 
 /* An IP address in network byte order; IPv4 is written as IPv4-mapped IPv6. */
 struct address {
@@ -25,7 +25,7 @@ struct interface {
 	__u64 since; /* as of an endpoint */
 	__u32 network;
 	__u16 slot;  /* of its counters in `traffic` */
-	__u16 table; /* of its network in `connections` */
+	__u16 table; /* of its network in `networks` */
 	__u8 mac[6];
 	__u8 source_count;
 	__u8 serves_ipv6;
@@ -41,11 +41,20 @@ struct endpoint_key {
 struct endpoint {
 	__u64 since; /* when it came to this place, by the monotonic clock; no connection is older */
 	__u32 ifindex;
+	__u32 identity; /* who it is to policy; zero: nobody knows */
 	struct address node;
 	__u8 mac[6];
 	__u16 slot; /* of an endpoint of this node: as of its interface */
 	__u16 table;
-	__u8 reserved[2];
+	__u8 reserved[6];
+};
+
+/* A network that has a pod on this node, at its place in `networks`. */
+struct network {
+	__u32 generation; /* of what decisions hang on; zero never */
+	__u32 network;
+	__u32 share; /* how many connections it may have here */
+	__u32 reserved;
 };
 
 struct peer_key {
@@ -104,23 +113,68 @@ enum connection_state {
 	STATE_CLOSED = 4,      /* both have, or one has broken it off */
 };
 
+/* For how many seconds a connection is remembered after its latest packet: one of a stream (TCP and
+ * SCTP), and another. */
+#define LASTS_NEW_STREAM 120
+#define LASTS_NEW 30
+#define LASTS_ESTABLISHED_STREAM 21600
+#define LASTS_ESTABLISHED 180
+#define LASTS_CLOSING 300
+#define LASTS_CLOSED 60
+
 #define CONNECTION_OPENED_BY_HIGH 1
 #define CONNECTION_LOW_IS_DONE 2
 #define CONNECTION_HIGH_IS_DONE 4
+/* Its opener spoke to a service at `nat_address` and `nat_port`, from where it expects answers. */
+#define CONNECTION_TRANSLATED 8
+/* No connection: what its opener sends to a service goes to `nat_address` and `nat_port`. */
+#define CONNECTION_LEADS_ON 16
+/* It was refused when it was decided anew. */
+#define CONNECTION_DENIED 32
 
-struct connection {
-	__u64 opened;	 /* nanoseconds of the monotonic clock */
-	__u64 last_seen; /* the same, to the second */
-	__u32 rule;	 /* what policy decided when it was opened; zero: nobody was asked */
-	__u8 state;	 /* enum connection_state */
-	__u8 flags;
-	__be16 nat_port; /* what one end is translated to; zero: nothing */
-	struct address nat_address;
-	__be16 source_port; /* of a datagram in fragments: what its first fragment said */
+/* Where one end of a connection is: an interface of this node, or another node. */
+struct place {
+	__u32 ifindex; /* zero: on another node */
+	__u8 mac[6];
+	__u16 slot;
+};
+
+/* What the first fragment of a datagram said. */
+struct first_fragment {
+	__be16 source_port;
 	__be16 destination_port;
-	__u16 extent; /* how many bytes of the datagram the first fragment had */
+	__u16 extent; /* how many bytes of the datagram it had */
 	__u8 protocol;
-	__u8 reserved;
+	__u8 reserved[9];
+};
+
+/* What was decided about a connection, and at which generation of its network. What every packet
+ * needs comes first. */
+struct connection {
+	__u32 generation; /* zero: it must be decided anew */
+	__u16 table;	  /* of its network */
+	__u8 state;	  /* enum connection_state */
+	__u8 flags;
+	struct place low;
+	struct place high;
+	__u64 last_seen;     /* nanoseconds of the monotonic clock, to the second */
+	struct address node; /* of the end that is on another one */
+	__u64 opened;	     /* nanoseconds of the monotonic clock */
+	__u32 egress_rule;   /* what let it leave its opener; zero: nobody was asked */
+	__u32 ingress_rule;  /* what let it reach the other end, likewise */
+	union {
+		struct address nat_address;
+		struct first_fragment first;
+	};
+	__be16 nat_port;
+	__u8 reserved[2];
+	__u32 turn; /* its place in the ring of its network */
+};
+
+/* The ring of a network: whose turn it is to make room, in the order in which they came. */
+struct turn_key {
+	__u32 table;
+	__u32 turn;
 };
 
 /* What one pod has sent and received, on one CPU. */
@@ -150,6 +204,8 @@ struct event {
 	__u16 reason; /* of a drop */
 	__u8 kind;    /* enum event_kind */
 	__u8 protocol;
+	__u32 egress_rule; /* as of a connection */
+	__u32 ingress_rule;
 };
 
 enum drop_reason {
@@ -179,6 +235,10 @@ enum drop_reason {
 	DROP_TINY_FRAGMENT = 23,
 	DROP_OVERLAPPING_FRAGMENT = 24,
 	DROP_CONNECTIONS_EXHAUSTED = 25,
+	DROP_POLICY_UNKNOWN = 26,
+	DROP_POLICY_DENIED_EGRESS = 27,
+	DROP_POLICY_DENIED_INGRESS = 28,
+	DROP_NO_BACKEND = 29,
 };
 
 /* What every pod sees as its gateway, in every network. */

@@ -13,7 +13,7 @@
 
 #define PACKET_HOST 0
 
-static __always_inline void address_frame(struct ethhdr *eth, const struct endpoint *to)
+static __always_inline void address_frame(struct ethhdr *eth, const struct place *to)
 {
 	copy_mac(eth->h_dest, to->mac);
 	copy_gateway_mac(eth->h_source);
@@ -22,7 +22,7 @@ static __always_inline void address_frame(struct ethhdr *eth, const struct endpo
 /* Straight into the pod's namespace. The frame was not addressed to this host, and older kernels
  * keep that mark across the redirect, where the pod's stack would drop it. */
 static __always_inline int deliver_here(struct __sk_buff *skb, struct ethhdr *eth,
-					const struct endpoint *to)
+					const struct place *to)
 {
 	address_frame(eth, to);
 	count_received(skb, to->slot);

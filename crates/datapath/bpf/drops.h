@@ -16,7 +16,8 @@ static __always_inline struct drop_counter *new_drop_counter(struct drop_key *ke
 	return bpf_map_lookup_elem(&drops, key);
 }
 
-static __noinline int drop(struct __sk_buff *skb, __u32 network, enum drop_reason reason)
+/* Not static, so that the kernel checks it once and not for each of its callers. */
+__noinline int drop(struct __sk_buff *skb, __u32 network, __u32 reason)
 {
 	struct drop_key key = { .network = network, .reason = reason };
 	struct drop_counter *counter = bpf_map_lookup_elem(&drops, &key);

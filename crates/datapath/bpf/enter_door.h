@@ -6,7 +6,7 @@
 #pragma once
 
 #include "alias.h"
-#include "connection.h"
+#include "flow.h"
 #include "constants.h"
 #include "drops.h"
 #include "translate.h"

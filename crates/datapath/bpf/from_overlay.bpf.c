@@ -10,85 +10,161 @@
  * pods. */
 #include "address.h"
 #include "constants.h"
+#include "decide.h"
 #include "deliver.h"
 #include "drops.h"
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
-#include "track.h"
-
-static __always_inline struct endpoint *endpoint_of(__u32 network, const struct address *ip)
-{
-	struct endpoint_key key = { .network = network, .address = *ip };
-
-	return bpf_map_lookup_elem(&endpoints, &key);
-}
+#include "rewrite.h"
 
 static __always_inline bool lives_on(const struct endpoint *endpoint, const struct address *node)
 {
 	return endpoint && !endpoint->ifindex && same_address(&endpoint->node, node);
 }
 
-static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
-				     const struct address *node, struct flow *flow)
+/* A stranger is told from a node first, so that it cannot have drops counted in a network. */
+static __noinline int refuse(struct __sk_buff *skb, struct peer_key *node, __u32 network,
+			     verdict judged)
 {
-	struct endpoint *from = endpoint_of(flow->network, &flow->source), *to;
-	verdict judged;
-
-	if (!lives_on(from, node))
-		return drop(skb, flow->network, DROP_OVERLAY_SPOOF);
-	to = endpoint_of(flow->network, &flow->destination);
-	if (!to || !to->ifindex)
-		return drop(skb, flow->network, DROP_NO_ENDPOINT);
-	flow->table = to->table;
-	flow->since = from->since > to->since ? from->since : to->since;
-	judged = track(skb, flow);
-	if (judged != FINE)
-		return drop(skb, flow->network, judged);
-	return deliver_here(skb, eth, to);
+	if (!bpf_map_lookup_elem(&peers, node))
+		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
+	return drop(skb, network, judged);
 }
 
-static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, __u32 network,
-					     const struct address *node)
+static __always_inline verdict find_both(struct work *work)
+{
+	struct endpoint *from = endpoint_of(work->flow.network, &work->flow.source);
+	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
+
+	if (!lives_on(from, &work->node.address))
+		return DROP_OVERLAY_SPOOF;
+	if (!to || !to->ifindex)
+		return DROP_NO_ENDPOINT;
+	work->flow.table = to->table;
+	note_end(&work->source, from);
+	note_end(&work->destination, to);
+	return FINE;
+}
+
+/* The receiver says which place its network has; with that, the generation comes first. */
+static __noinline verdict find_ends(struct work *work)
+{
+	verdict judged = find_both(work);
+
+	if (judged != FINE)
+		return judged;
+	return read_generation(work) ? find_both(work) : DROP_CONNECTIONS_EXHAUSTED;
+}
+
+__noinline int slow_from_overlay(struct __sk_buff *skb)
+{
+	struct work *work = work_at_hand();
+	struct ethhdr *eth;
+	verdict judged;
+
+	if (!work || !bpf_map_lookup_elem(&peers, &work->node))
+		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
+	judged = find_ends(work);
+	if (judged == FINE)
+		judged = decide(skb);
+	if (judged != FINE)
+		return drop(skb, work->flow.network, judged);
+	if (work->is_translated && rewrite(skb))
+		return drop(skb, work->flow.network, DROP_KERNEL_REFUSED);
+	eth = frame_start(skb, sizeof(*eth));
+	return eth ? deliver_here(skb, eth, &work->destination.place) :
+		     drop(skb, work->flow.network, DROP_MALFORMED);
+}
+
+static __always_inline int take_slow_path(struct __sk_buff *skb, const struct peer_key *node,
+					  const struct flow *flow)
+{
+	struct work *work = work_at_hand();
+
+	if (!work)
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
+	begin_work(work, flow);
+	work->node = *node;
+	return slow_from_overlay(skb);
+}
+
+/* What was decided about a packet's connection, if it holds and the packet comes from where its
+ * sender is. */
+static __always_inline struct connection *decided(const struct flow *flow, bool from_high,
+						  const struct address *node, __u64 now)
+{
+	struct connection_key key;
+	struct connection *known;
+	const struct place *from;
+	struct network *network;
+
+	name_connection(&key, flow, from_high);
+	known = connection_at(&key);
+	network = known ? network_at(known->table) : NULL;
+	if (!known || !network || !holds(known, network, &flow->transport, now))
+		return NULL;
+	from = from_high ? &known->high : &known->low;
+	if (from->ifindex || !same_address(&known->node, node))
+		return NULL;
+	return network->network == flow->network ? known : NULL;
+}
+
+static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
+				     struct peer_key *node, struct flow *flow)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	bool from_high = is_higher(flow);
+	struct connection *known;
+
+	if (!is_simple(&flow->transport))
+		return take_slow_path(skb, node, flow);
+	known = decided(flow, from_high, &node->address, now);
+	if (!known || known->flags & CONNECTION_UNUSUAL)
+		return take_slow_path(skb, node, flow);
+	note(skb, flow, known, from_high, now);
+	return deliver_here(skb, eth, from_high ? &known->low : &known->high);
+}
+
+static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, struct peer_key *node,
+					     struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct flow flow = { .network = network };
 	struct iphdr *ip;
 	verdict judged;
 
 	if (!eth)
-		return drop(skb, network, DROP_MALFORMED);
+		return refuse(skb, node, flow->network, DROP_MALFORMED);
 	ip = ipv4_header(eth);
 	judged = check_ipv4(skb, ip);
 	if (judged == FINE)
-		judged = read_ipv4(skb, ip, &flow.transport);
+		judged = read_ipv4(skb, ip, &flow->transport);
 	if (judged != FINE)
-		return drop(skb, network, judged);
-	flow.source = ipv4_mapped(ip->saddr);
-	flow.destination = ipv4_mapped(ip->daddr);
-	return hand_over(skb, eth, node, &flow);
+		return refuse(skb, node, flow->network, judged);
+	flow->source = ipv4_mapped(ip->saddr);
+	flow->destination = ipv4_mapped(ip->daddr);
+	return hand_over(skb, eth, node, flow);
 }
 
-static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, __u32 network,
-					     const struct address *node)
+static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, struct peer_key *node,
+					     struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct flow flow = { .network = network };
 	struct ipv6hdr *ip;
 	verdict judged;
 
 	if (!eth)
-		return drop(skb, network, DROP_MALFORMED);
+		return refuse(skb, node, flow->network, DROP_MALFORMED);
 	ip = ipv6_header(eth);
-	flow.source = ipv6_address(&ip->saddr);
-	flow.destination = ipv6_address(&ip->daddr);
-	judged = check_ipv6(skb, ip, &flow.source, &flow.destination);
+	flow->source = ipv6_address(&ip->saddr);
+	flow->destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &flow->source, &flow->destination);
 	if (judged == FINE)
-		judged = read_ipv6(skb, ip, &flow.transport);
+		judged = read_ipv6(skb, ip, &flow->transport);
 	if (judged != FINE)
-		return drop(skb, network, judged);
+		return refuse(skb, node, flow->network, judged);
 	leave_link(ip);
-	return hand_over(skb, eth, node, &flow);
+	return hand_over(skb, eth, node, flow);
 }
 
 static __always_inline __u64 tunnel_family(void)
@@ -96,40 +172,43 @@ static __always_inline __u64 tunnel_family(void)
 	return UNDERLAY_IPV4 ? 0 : BPF_F_TUNINFO_IPV6;
 }
 
-static __always_inline struct address sender_of(const struct bpf_tunnel_key *tunnel)
+/* Which node sent the packet, and for which network. Says whether it came through the tunnel; what
+ * came through one of the other family did not. */
+static __noinline bool read_tunnel(struct __sk_buff *skb, struct peer_key *node, __u32 *network)
 {
-	const __u32 *ip = tunnel->remote_ipv6;
+	struct bpf_tunnel_key tunnel = {};
+	const __u32 *ip = tunnel.remote_ipv6;
 
-	if (UNDERLAY_IPV4)
-		return ipv4_mapped(bpf_htonl(tunnel->remote_ipv4));
-	return (struct address){ .words = { ip[0], ip[1], ip[2], ip[3] } };
+	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), tunnel_family()))
+		return false;
+	*network = tunnel.tunnel_id;
+	node->address = UNDERLAY_IPV4 ?
+				ipv4_mapped(bpf_htonl(tunnel.remote_ipv4)) :
+				(struct address){ .words = { ip[0], ip[1], ip[2], ip[3] } };
+	return true;
 }
 
 SEC("classifier")
 int from_overlay(struct __sk_buff *skb)
 {
-	struct bpf_tunnel_key tunnel = {};
-	struct peer_key node;
+	struct peer_key node = {};
+	struct flow flow = {};
 	struct ethhdr *eth;
 
-	/* Fails for packets that came through no tunnel, or through one of the other family. */
-	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), tunnel_family()))
-		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
-	node.address = sender_of(&tunnel);
-	if (!bpf_map_lookup_elem(&peers, &node))
+	if (!read_tunnel(skb, &node, &flow.network))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	if (skb->vlan_present)
-		return drop(skb, tunnel.tunnel_id, DROP_VLAN_TAGGED);
+		return refuse(skb, &node, flow.network, DROP_VLAN_TAGGED);
 	eth = frame_start(skb, sizeof(*eth));
 	if (!eth)
-		return drop(skb, tunnel.tunnel_id, DROP_MALFORMED);
+		return refuse(skb, &node, flow.network, DROP_MALFORMED);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return ipv4_from_overlay(skb, tunnel.tunnel_id, &node.address);
+		return ipv4_from_overlay(skb, &node, &flow);
 	case bpf_htons(ETH_P_IPV6):
-		return ipv6_from_overlay(skb, tunnel.tunnel_id, &node.address);
+		return ipv6_from_overlay(skb, &node, &flow);
 	default:
-		return drop(skb, tunnel.tunnel_id, DROP_NOT_IP);
+		return refuse(skb, &node, flow.network, DROP_NOT_IP);
 	}
 }
 

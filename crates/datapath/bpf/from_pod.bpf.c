@@ -4,6 +4,7 @@
  * The rule: a frame is exactly the pod's own or it is dropped, and nothing reaches the node's own
  * network stack but a question through a door (enter_door.h), which reaches the agent alone. */
 #include "arp.h"
+#include "decide.h"
 #include "deliver.h"
 #include "drops.h"
 #include "echo.h"
@@ -12,17 +13,11 @@
 #include "ipv6.h"
 #include "maps.h"
 #include "nd.h"
+#include "refuse_service.h"
+#include "rewrite.h"
 #include "source.h"
 #include "too_big.h"
-#include "track.h"
 #include "tunnel.h"
-
-static __always_inline struct endpoint *find(__u32 network, const struct address *destination)
-{
-	struct endpoint_key key = { .network = network, .address = *destination };
-
-	return bpf_map_lookup_elem(&endpoints, &key);
-}
 
 static __always_inline verdict check_ends(const struct interface *own, const struct ethhdr *eth,
 					  const struct address *source, bool to_group)
@@ -32,62 +27,186 @@ static __always_inline verdict check_ends(const struct interface *own, const str
 	return to_group || is_group_mac(eth->h_dest) ? DROP_MULTICAST : FINE;
 }
 
-static __always_inline int send(struct __sk_buff *skb, struct ethhdr *eth,
-				const struct interface *own, const struct endpoint *to)
+static __always_inline bool fits(struct __sk_buff *skb, const struct place *to)
 {
-	count_sent(skb, own->slot);
-	return to->ifindex ? deliver_here(skb, eth, to) : deliver_there(skb, eth, own->network, to);
+	return to->ifindex || fits_tunnel(skb);
 }
 
-/* The flow of a packet from `own`'s pod to `to`. */
-static __always_inline verdict track_to(struct __sk_buff *skb, struct flow *flow,
-					const struct interface *own, const struct endpoint *to)
+static __always_inline int send(struct __sk_buff *skb, const struct interface *own,
+				const struct place *to, const struct address *node)
 {
+	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
+
+	if (!eth)
+		return drop(skb, own->network, DROP_MALFORMED);
+	count_sent(skb, own->slot);
+	return to->ifindex ? deliver_here(skb, eth, to) :
+			     deliver_there(skb, eth, own->network, to, node);
+}
+
+static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *own)
+{
+	return skb->protocol == bpf_htons(ETH_P_IPV6) ? refuse_too_big_ipv6(skb, own) :
+							refuse_too_big_ipv4(skb, own);
+}
+
+/* Nobody in the network has the address: it is the gateway's, or a door's, or nobody's at all. */
+static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, struct flow *flow)
+{
+	struct address gateway = is_mapped(&flow->source) ? ipv4_mapped(gateway_ipv4()) :
+							    gateway_ipv6();
+
+	if (!same_address(&flow->destination, &gateway) ||
+	    flow->transport.part != PART_WHOLE || !is_icmp(flow->transport.protocol))
+		return is_mapped(&flow->source) ? enter_door_ipv4(skb, own, flow) :
+						  enter_door_ipv6(skb, own, flow);
+	return is_mapped(&flow->source) ? answer_echo_ipv4(skb, own) : answer_echo_ipv6(skb, own);
+}
+
+/* The sender is the pod itself, whoever else the endpoints may say has its address. */
+static __always_inline void find_sender(struct __sk_buff *skb, const struct interface *own,
+					struct work *work)
+{
+	struct endpoint *known = endpoint_of(work->flow.network, &work->flow.source);
+
+	work->source.since = own->since;
+	work->source.identity = known ? known->identity : 0;
+	work->source.place.ifindex = skb->ifindex;
+	work->source.place.slot = own->slot;
+	copy_mac(work->source.place.mac, own->mac);
+}
+
+static __always_inline struct interface *interface_of(__u32 ifindex)
+{
+	struct interface_key key = { .ifindex = ifindex };
+
+	return bpf_map_lookup_elem(&interfaces, &key);
+}
+
+/* What is asked before anything is decided: a service, and where both ends are. */
+static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own,
+				    struct work *work)
+{
+	struct endpoint *to;
+	verdict judged;
+
+	if (!read_generation(work))
+		return DROP_CONNECTIONS_EXHAUSTED;
+	judged = ask_service(work);
+	if (judged != FINE)
+		return judged;
+	to = endpoint_of(work->flow.network, &work->flow.destination);
+	if (!to)
+		return DROP_NO_ENDPOINT;
+	find_sender(skb, own, work);
+	note_end(&work->destination, to);
+	return FINE;
+}
+
+/* Apart, for its tunnel key does not fit on the slow path's stack. */
+static __noinline int send_decided(struct __sk_buff *skb, struct interface *own, struct work *work)
+{
+	return send(skb, own, &work->destination.place, &work->destination.node);
+}
+
+__noinline int slow_from_pod(struct __sk_buff *skb)
+{
+	struct interface *own = interface_of(skb->ifindex);
+	struct work *work = work_at_hand();
+	verdict judged;
+
+	if (!own || !work)
+		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
+	judged = find_ends(skb, own, work);
+	if (judged == DROP_NO_ENDPOINT)
+		return to_nobody(skb, own, &work->flow);
+	if (judged == DROP_NO_BACKEND)
+		return refuse_service(skb, own, &work->flow);
+	if (judged == FINE)
+		judged = decide(skb);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
+	if (!fits(skb, &work->destination.place))
+		return refuse_too_big(skb, own);
+	if (work->is_translated && rewrite(skb))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
+	return send_decided(skb, own, work);
+}
+
+static __always_inline int take_slow_path(struct __sk_buff *skb, const struct flow *flow)
+{
+	struct work *work = work_at_hand();
+
+	if (!work)
+		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
+	begin_work(work, flow);
+	return slow_from_pod(skb);
+}
+
+/* What was decided about a packet's connection, if it holds. */
+static __always_inline struct connection *decided(const struct interface *own,
+						  const struct flow *flow, bool from_high,
+						  __u64 now)
+{
+	struct connection_key key;
+	struct connection *known;
+	struct network *network = network_at(own->table);
+
+	name_connection(&key, flow, from_high);
+	known = connection_at(&key);
+	if (!known || !network || !holds(known, network, &flow->transport, now))
+		return NULL;
+	return known->table == own->table ? known : NULL;
+}
+
+static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct flow *flow)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	bool from_high = is_higher(flow);
+	struct connection *known;
+	const struct place *to;
+
 	flow->network = own->network;
 	flow->table = own->table;
-	flow->since = own->since > to->since ? own->since : to->since;
-	return track(skb, flow);
+	if (!is_simple(&flow->transport))
+		return take_slow_path(skb, flow);
+	known = decided(own, flow, from_high, now);
+	if (!known || known->flags & CONNECTION_UNUSUAL)
+		return take_slow_path(skb, flow);
+	to = from_high ? &known->low : &known->high;
+	if (!fits(skb, to))
+		return refuse_too_big(skb, own);
+	note(skb, flow, known, from_high, now);
+	return send(skb, own, to, &known->node);
 }
 
-static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface *own)
+static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface *own,
+					 struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	struct endpoint *to;
 	struct iphdr *ip;
-	struct flow flow;
 	verdict judged;
 
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
 	ip = ipv4_header(eth);
-	flow.source = ipv4_mapped(ip->saddr);
-	flow.destination = ipv4_mapped(ip->daddr);
-	judged = check_ends(own, eth, &flow.source, is_group_ipv4(ip->daddr));
+	flow->source = ipv4_mapped(ip->saddr);
+	flow->destination = ipv4_mapped(ip->daddr);
+	judged = check_ends(own, eth, &flow->source, is_group_ipv4(ip->daddr));
 	if (judged == FINE)
 		judged = check_ipv4(skb, ip);
 	if (judged == FINE)
-		judged = read_ipv4(skb, ip, &flow.transport);
+		judged = read_ipv4(skb, ip, &flow->transport);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
-	to = find(own->network, &flow.destination);
-	if (!to && is_for_gateway_ipv4(ip))
-		return answer_echo_ipv4(skb, own);
-	if (!to)
-		return enter_door_ipv4(skb, own, &flow);
-	judged = track_to(skb, &flow, own, to);
-	if (judged != FINE)
-		return drop(skb, own->network, judged);
-	if (!to->ifindex && !fits_tunnel(skb))
-		return refuse_too_big_ipv4(skb, own);
-	return send(skb, eth, own, to);
+	return forward(skb, own, flow);
 }
 
-static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own)
+static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own,
+					 struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct endpoint *to;
 	struct ipv6hdr *ip;
-	struct flow flow;
 	verdict judged;
 
 	if (!own->serves_ipv6)
@@ -95,30 +214,20 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
 	ip = ipv6_header(eth);
-	flow.source = ipv6_address(&ip->saddr);
-	flow.destination = ipv6_address(&ip->daddr);
-	judged = check_ipv6(skb, ip, &flow.source, &flow.destination);
+	flow->source = ipv6_address(&ip->saddr);
+	flow->destination = ipv6_address(&ip->daddr);
+	judged = check_ipv6(skb, ip, &flow->source, &flow->destination);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	if (is_nd(skb, ip))
-		return answer_nd(skb, own, &flow.source);
-	judged = check_ends(own, eth, &flow.source, is_group_ipv6(&flow.destination));
+		return answer_nd(skb, own, &flow->source);
+	judged = check_ends(own, eth, &flow->source, is_group_ipv6(&flow->destination));
 	if (judged == FINE)
-		judged = read_ipv6(skb, ip, &flow.transport);
+		judged = read_ipv6(skb, ip, &flow->transport);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	leave_link(ip);
-	to = find(own->network, &flow.destination);
-	if (!to && is_for_gateway_ipv6(ip, &flow.destination))
-		return answer_echo_ipv6(skb, own);
-	if (!to)
-		return enter_door_ipv6(skb, own, &flow);
-	judged = track_to(skb, &flow, own, to);
-	if (judged != FINE)
-		return drop(skb, own->network, judged);
-	if (!to->ifindex && !fits_tunnel(skb))
-		return refuse_too_big_ipv6(skb, own);
-	return send(skb, eth, own, to);
+	return forward(skb, own, flow);
 }
 
 SEC("classifier")
@@ -127,6 +236,7 @@ int from_pod(struct __sk_buff *skb)
 	struct interface_key key = { .ifindex = skb->ifindex };
 	struct interface *own = bpf_map_lookup_elem(&interfaces, &key);
 	struct ethhdr *eth;
+	struct flow flow;
 
 	if (!own)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
@@ -139,9 +249,9 @@ int from_pod(struct __sk_buff *skb)
 		return drop(skb, own->network, DROP_SPOOFED_MAC);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return ipv4_from_pod(skb, own);
+		return ipv4_from_pod(skb, own, &flow);
 	case bpf_htons(ETH_P_IPV6):
-		return ipv6_from_pod(skb, own);
+		return ipv6_from_pod(skb, own, &flow);
 	case bpf_htons(ETH_P_ARP):
 		return answer_arp(skb, own);
 	default:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps, shared by all programs through their pins. A hash's buckets are allocated up front
- * (16 bytes each), its entries only when they are put in: an idle node pays about 4 MB here. Each
- * network that has a pod on this node adds a table of connections, which is allocated whole. */
+ * (16 bytes each), its entries only when they are put in: an idle node pays about 13 MB here, and a
+ * network nothing but the entries that it uses. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -68,20 +68,43 @@ struct {
 	__type(value, struct traffic);
 } traffic SEC(".maps");
 
-/* One table of connections for each network that has a pod on this node. A network that opens more
- * than its table holds loses its own least used ones and nobody else's. */
+/* Every network that has a pod on this node, by its place. Only the agent writes here. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_INTERFACES);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
-	__array(values, struct {
-		__uint(type, BPF_MAP_TYPE_LRU_HASH);
-		__uint(max_entries, CONNECTIONS_PER_NETWORK);
-		__uint(key_size, sizeof(struct connection_key));
-		__uint(value_size, sizeof(struct connection));
-	});
+	__type(value, struct network);
+} networks SEC(".maps");
+
+/* The connections of all networks. None has more than its share: `turns` has as many places. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNECTIONS);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct connection_key);
+	__type(value, struct connection);
 } connections SEC(".maps");
+
+/* The connections of each network in the order in which they came. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNECTIONS);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct turn_key);
+	__type(value, struct connection_key);
+} turns SEC(".maps");
+
+/* How many turns each network has taken, by its place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_INTERFACES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, __u32);
+} rings SEC(".maps");
 
 /* Drops, and connections that come and go, for whoever watches. */
 struct {

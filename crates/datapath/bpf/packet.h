@@ -13,6 +13,9 @@
 typedef enum drop_reason verdict;
 #define FINE DROP_UNKNOWN
 
+/* Keeps the compiler from moving reads and writes from one side to the other. */
+#define barrier() asm volatile("" ::: "memory")
+
 /* Read afresh each time: the compiler would keep the low half only, which the verifier takes for
  * a number. */
 static __always_inline void *linear_start(struct __sk_buff *skb)

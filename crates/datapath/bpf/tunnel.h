@@ -23,13 +23,13 @@ static __always_inline __u64 name_ends(struct bpf_tunnel_key *key, const struct 
 }
 
 static __always_inline int deliver_there(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
-					 const struct endpoint *to)
+					 const struct place *to, const struct address *node)
 {
 	struct bpf_tunnel_key key = {
 		.tunnel_id = network,
 		.tunnel_ttl = TUNNEL_TTL,
 	};
-	__u64 family = name_ends(&key, &to->node);
+	__u64 family = name_ends(&key, node);
 
 	address_frame(eth, to);
 	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key),

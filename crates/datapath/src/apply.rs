@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Step};
-use atoll_types::NetAddr;
+use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
 use crate::netlink::Link;
@@ -12,8 +12,42 @@ use crate::pins::unpin;
 use crate::seat::Seat;
 use crate::{Datapath, clock, encode, interface, observe};
 
-/// Does the step.
+/// Does the step, and then has decided anew what was decided before it.
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
+    do_step(datapath, step).await?;
+    match touched(step) {
+        Touched::Nothing => Ok(()),
+        Touched::Network(network) => datapath.maps.networks.raise(network.get()),
+        Touched::All => datapath.maps.networks.raise_all(),
+    }
+}
+
+/// Whose connections hang on what a step changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Touched {
+    Nothing,
+    Network(NetworkId),
+    All,
+}
+
+/// The pods of a node that goes may be of any network.
+fn touched(step: &Step) -> Touched {
+    match step {
+        Step::GuardInterface(_, guard) => Touched::Network(guard.network),
+        Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
+        Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
+        Step::RemovePeer(_) => Touched::All,
+        Step::AddPeer(_)
+        | Step::CreateInterface(..)
+        | Step::ResizeInterface(..)
+        | Step::RaiseInterface(_)
+        | Step::RemoveInterfaces(_)
+        | Step::PutDoors(..)
+        | Step::RemoveDoors(_) => Touched::Nothing,
+    }
+}
+
+async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
     match step {
         Step::AddPeer(ip) => {
             let key = PeerKey { address: encode::node(*ip, datapath.config.underlay)? };
@@ -33,6 +67,8 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
+        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
+        Step::RemoveService(key) => datapath.maps.services.remove(*key),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
@@ -114,7 +150,8 @@ async fn remove_interfaces(
     for (key, entry) in datapath.maps.interfaces.entries()? {
         if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
             datapath.maps.interfaces.remove(key)?;
+            datapath.maps.networks.raise(entry.network)?;
         }
     }
-    Ok(())
+    datapath.maps.learn_networks()
 }

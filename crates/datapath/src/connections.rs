@@ -1,21 +1,28 @@
-//! The tables of connections, one for each network that has a pod on this node.
+//! The connections of all networks of this node, and the ring in which those of each stand.
 //!
-//! The rule: a network's table is there before a packet of it can pass. A table that its network
-//! has left stays and serves the next.
+//! The rule: the kernel programs alone open connections and make room for them. What is over is taken
+//! away here, so that memory goes back; nothing hangs on when.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use atoll_abi::{
-    CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection as Entry, ConnectionKey,
-    ConnectionState, KIND_CONNECTION,
+    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry, ConnectionKey,
+    ConnectionState, KIND_CONNECTION, TurnKey,
 };
 use atoll_types::NetworkId;
-use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, MapError};
-use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_LRU_HASH;
+use aya::maps::{Array, MapData};
 
 use crate::error::{Attempt, DatapathError};
-use crate::maps::{Raw, is_missing, pinned};
+use crate::maps::{Table, pinned};
+
+const TCP: u8 = 6;
+const SCTP: u8 = 132;
+const SECOND: u64 = 1_000_000_000;
+
+/// How long a datagram in fragments is kept, and by how much later than the programs we take
+/// anything for over: what comes at the last moment should still find it.
+const GRACE_SECONDS: u64 = 30;
 
 /// A connection of a network, as this node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,71 +37,79 @@ pub struct Connection {
     pub state: ConnectionState,
 }
 
-type Table = HashMap<MapData, Raw<ConnectionKey>, Raw<Entry>>;
-
-/// All tables of a node, by their places.
-pub(crate) struct Tables {
-    tables: ArrayOfMaps<MapData, Table>,
+/// All connections of a node.
+pub(crate) struct Connections {
+    entries: Table<ConnectionKey, Entry>,
+    turns: Table<TurnKey, ConnectionKey>,
+    rings: Array<MapData, u32>,
 }
 
-impl Tables {
+impl Connections {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
-        let map = pinned(dir, "connections")?;
-        let tables = ArrayOfMaps::try_from(map).attempt(|| "use the map connections".into())?;
-        Ok(Tables { tables })
+        let rings = pinned(dir, "rings")?;
+        let rings = Array::try_from(rings).attempt(|| "use the map rings".into())?;
+        let entries = Table::open(dir, "connections")?;
+        Ok(Connections { entries, turns: Table::open(dir, "turns")?, rings })
     }
 
-    /// Makes the table at `place`, unless it is there.
-    pub(crate) fn ensure(&mut self, place: u16) -> Result<(), DatapathError> {
-        if self.get(place)?.is_some() {
+    /// The connections of a network.
+    pub(crate) fn list(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
+        let own = self.entries.entries()?.into_iter();
+        let own = own.filter(|(key, _)| key.network == network.get());
+        Ok(own.filter_map(|(key, entry)| connection(&key, &entry)).collect())
+    }
+
+    /// Puts in what an earlier version knew, as the latest of its network. What is there already
+    /// is as good.
+    pub(crate) fn take_over(
+        &mut self,
+        key: ConnectionKey,
+        entry: Entry,
+    ) -> Result<(), DatapathError> {
+        if self.entries.get(key)?.is_some() {
             return Ok(());
         }
-        let attempt = || format!("make the table of connections {place}");
-        let table = new_table().attempt(attempt)?;
-        self.tables.set(place.into(), &table, 0).attempt(attempt)
+        let table = u32::from(entry.table);
+        let attempt = || "take over a connection".to_owned();
+        let turn = self.rings.get(&table, 0).attempt(attempt)?;
+        self.rings.set(table, turn + 1, 0).attempt(attempt)?;
+        self.turns.put(TurnKey { table, turn }, key)?;
+        self.entries.put(key, Entry { turn, ..entry })
     }
 
-    /// The connections of a network in the table at `place`.
-    pub(crate) fn list(
-        &self,
-        place: u16,
-        network: NetworkId,
-    ) -> Result<Vec<Connection>, DatapathError> {
-        let Some(table) = self.get(place)? else { return Ok(vec![]) };
-        let entries = table.iter().filter(|entry| !is_missing(entry));
-        let own = entries.map(|entry| {
-            let (Raw(key), Raw(value)) = entry?;
-            let own = key.network == network.get();
-            Ok(own.then(|| connection(&key, &value)).flatten())
-        });
-        let own: Result<Vec<_>, MapError> = own.collect();
-        let own = own.attempt(|| format!("read the connections of network {network}"))?;
-        Ok(own.into_iter().flatten().collect())
-    }
-
-    fn get(&self, place: u16) -> Result<Option<Table>, DatapathError> {
-        match self.tables.get(&place.into(), 0) {
-            found if is_missing(&found) => Ok(None),
-            found => found.map(Some).attempt(|| format!("open the table of connections {place}")),
+    /// Takes away what is over, and what its network has no place for: `share` says how many a
+    /// network may have at a place, and none where it is not there.
+    pub(crate) fn collect(
+        &mut self,
+        now: u64,
+        share: impl Fn(u32, u16) -> Option<u32>,
+    ) -> Result<(), DatapathError> {
+        for (key, entry) in self.entries.entries()? {
+            let has_place = share(key.network, entry.table).is_some_and(|it| entry.turn < it);
+            if has_place && !is_over(&key, &entry, now) {
+                continue;
+            }
+            self.entries.remove(key)?;
+            self.turns.remove(TurnKey { table: entry.table.into(), turn: entry.turn })?;
         }
+        Ok(())
     }
 }
 
-fn new_table() -> Result<Table, MapError> {
-    let (key, value) = (size_of::<ConnectionKey>() as u32, size_of::<Entry>() as u32);
-    let kind = BPF_MAP_TYPE_LRU_HASH as u32;
-    let table = aya_obj::Map::new_from_params(kind, key, value, CONNECTIONS_PER_NETWORK, 0);
-    Map::from_map_data(MapData::create(table, "connections_of", None)?)?.try_into()
+fn is_over(key: &ConnectionKey, entry: &Entry, now: u64) -> bool {
+    let is_stream = key.protocol == TCP || key.protocol == SCTP;
+    let lasts = ConnectionState::from_number(entry.state).map_or(0, |it| it.lasts(is_stream));
+    now.saturating_sub(entry.last_seen) > (lasts + GRACE_SECONDS) * SECOND
 }
 
-/// What an entry says, unless it is a datagram in fragments or of another version.
+/// What an entry says, unless it is none of a connection or of another version.
 fn connection(key: &ConnectionKey, entry: &Entry) -> Option<Connection> {
     let end = |ip, port| SocketAddr::new(IpAddr::from(ip), u16::from_be_bytes(port));
     let (low, high) = (end(key.low, key.low_port), end(key.high, key.high_port));
     let by_high = entry.flags & CONNECTION_OPENED_BY_HIGH != 0;
     let (client, server) = if by_high { (high, low) } else { (low, high) };
     let state = ConnectionState::from_number(entry.state)?;
-    let is_connection = key.kind == KIND_CONNECTION;
+    let is_connection = key.kind == KIND_CONNECTION && entry.flags & CONNECTION_LEADS_ON == 0;
     is_connection.then_some(Connection { client, server, protocol: key.protocol, state })
 }
 
@@ -111,7 +126,7 @@ mod tests {
             high: ip("10.0.0.2"),
             low_port: [0, 80],
             high_port: [4, 0],
-            protocol: 6,
+            protocol: TCP,
             ..ConnectionKey::zeroed()
         };
         (key, Entry { state: 2, ..Entry::zeroed() })
@@ -127,9 +142,25 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_in_fragments_is_no_connection() {
-        let (mut key, entry) = entry();
+    fn a_datagram_in_fragments_and_a_lead_to_a_backend_are_no_connections() {
+        let (mut key, mut entry) = entry();
+        entry.flags = CONNECTION_LEADS_ON;
+        assert_eq!(connection(&key, &entry), None);
+        entry.flags = 0;
         key.kind = 1;
         assert_eq!(connection(&key, &entry), None);
+    }
+
+    #[test]
+    fn a_connection_is_over_some_time_after_the_programs_take_it_for_over() {
+        let (mut key, entry) = entry();
+        let hours = |n: u64| n * 3600 * SECOND;
+        assert!(!is_over(&key, &entry, hours(6) + SECOND));
+        assert!(is_over(&key, &entry, hours(6) + 31 * SECOND));
+        key.protocol = 17;
+        assert!(!is_over(&key, &entry, 181 * SECOND));
+        assert!(is_over(&key, &entry, 211 * SECOND));
+        let fragments = Entry { state: 0, ..entry };
+        assert!(is_over(&key, &fragments, 31 * SECOND));
     }
 }

@@ -27,6 +27,7 @@ mod leaving;
 mod maps;
 mod migrate;
 mod netlink;
+mod networks;
 mod news;
 mod node_link;
 mod observe;
@@ -39,6 +40,8 @@ mod remove;
 mod routes;
 mod sandbox;
 mod seat;
+mod services;
+mod spread;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -102,6 +105,7 @@ impl Datapath {
         let former = Former::find(&pins);
         former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
+        services::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
@@ -207,7 +211,7 @@ impl Datapath {
 
     /// The connections of a network that this node knows.
     pub fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        self.maps.connections(network)
+        self.maps.connections.list(network)
     }
 
     /// Begins to listen to drops, and to connections that come and go.
@@ -215,8 +219,8 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets the drop counters of networks that have no pod here any more, and makes ready for
-    /// the next network. To be called from time to time.
+    /// Forgets connections that are over, and the drop counters of networks that have no pod here
+    /// any more. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         self.maps.collect()
     }
@@ -241,7 +245,7 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
         former.copy_entries(&mut maps)?;
         former.move_links(&pins.links())?;
     }
-    maps.complete()?;
+    maps.learn_networks()?;
     events::silence(&pins.maps())?;
     Ok(maps)
 }

@@ -5,17 +5,21 @@ use std::io;
 use std::path::Path;
 
 use atoll_abi::{
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Interface,
-    InterfaceKey, NO_NETWORK, Peer, PeerKey, Traffic,
+    Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
+    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey, Traffic,
+    TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
 use bytemuck::Pod;
 use nix::errno::Errno;
 
-use crate::connections::{Connection, Tables};
+use crate::clock;
+use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
+use crate::networks::Networks;
 use crate::seat::Seat;
+use crate::services::Services;
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -52,7 +56,9 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
-    pub(crate) tables: Tables,
+    pub(crate) networks: Networks,
+    pub(crate) connections: Connections,
+    pub(crate) services: Services,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -66,7 +72,10 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
-    check_shape::<u32, u32>(&dir.join("connections"))?;
+    check_shape::<u32, Network>(&dir.join("networks"))?;
+    check_shape::<ConnectionKey, ConnectionEntry>(&dir.join("connections"))?;
+    check_shape::<TurnKey, ConnectionKey>(&dir.join("turns"))?;
+    check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))
 }
@@ -95,7 +104,9 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
-            tables: Tables::open(dir)?,
+            networks: Networks::open(dir)?,
+            connections: Connections::open(dir)?,
+            services: Services::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -103,41 +114,19 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Makes what is missing beside the entries of interfaces.
-    pub(crate) fn complete(&mut self) -> Result<(), DatapathError> {
-        for (_, entry) in self.interfaces.entries()? {
-            self.tables.ensure(entry.table)?;
-        }
-        self.keep_a_spare_table()
-    }
-
-    /// The table that the next new network will take. The kernel makes whoever publishes a table
-    /// wait for its CPUs, and the first pod of a network should not have to.
-    fn keep_a_spare_table(&mut self) -> Result<(), DatapathError> {
-        let others = self.interfaces.entries()?.into_iter();
-        let others: Vec<_> = others.map(|(_, entry)| entry).collect();
-        match Seat::beside(&others, NO_NETWORK) {
-            Ok(next) => self.tables.ensure(next.table),
-            Err(_no_more_room) => Ok(()),
-        }
+    /// Learns from the interfaces which networks are here.
+    pub(crate) fn learn_networks(&mut self) -> Result<(), DatapathError> {
+        let interfaces = self.interfaces.entries()?.into_iter();
+        self.networks.learn(&interfaces.map(|(_, entry)| entry).collect::<Vec<_>>())
     }
 
     /// A seat for a new interface of `network`, ready to be taken.
     pub(crate) fn new_seat(&mut self, network: u32) -> Result<Seat, DatapathError> {
         let others = self.interfaces.entries()?.into_iter();
         let seat = Seat::beside(&others.map(|(_, entry)| entry).collect::<Vec<_>>(), network)?;
-        self.tables.ensure(seat.table)?;
+        self.networks.seat(network, seat.table)?;
         self.traffic.reset(seat.slot)?;
         Ok(seat)
-    }
-
-    /// The connections of a network; none where it has no pod here.
-    pub(crate) fn connections(&self, network: NetworkId) -> Result<Vec<Connection>, DatapathError> {
-        let entries = self.interfaces.entries()?;
-        match entries.iter().find(|(_, entry)| entry.network == network.get()) {
-            Some((_, entry)) => self.tables.list(entry.table, network),
-            None => Ok(vec![]),
-        }
     }
 
     /// Takes over the drop counters pinned in `dir`.
@@ -152,10 +141,16 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more, and makes ready
-    /// for the next network.
+    /// Forgets connections that are over, and the drop counters of networks that have no interface
+    /// here any more.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
-        self.keep_a_spare_table()?;
+        let networks = &self.networks;
+        let share = |network, place| networks.share_at(network, place);
+        self.connections.collect(clock::now()?, share)?;
+        self.collect_drops()
+    }
+
+    fn collect_drops(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -240,6 +235,12 @@ impl<K: Pod, V: Pod> Table<K, V> {
             found if is_missing(&found) => Ok(None),
             found => Ok(Some(found.attempt(|| format!("read the map {}", self.name))?.0)),
         }
+    }
+
+    /// All keys. One that is removed meanwhile may or may not be among them.
+    pub(crate) fn keys(&self) -> Result<Vec<K>, DatapathError> {
+        let there = self.map.keys().filter(|key| !is_missing(key)).map(|key| key.map(|key| key.0));
+        there.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
     }
 
     /// All entries. One that is removed meanwhile may or may not be among them.

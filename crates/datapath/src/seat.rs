@@ -1,7 +1,7 @@
-//! Where an interface counts, and where its network keeps its connections. Pure: no map is touched
+//! Where an interface counts, and the place of its network. Pure: no map is touched
 //! here.
 //!
-//! The rule: two interfaces never share a slot, and two networks never share a table. The entries
+//! The rule: two interfaces never share a slot, and two networks never share a place. The entries
 //! of the interfaces are the only memory of who has which.
 
 use std::collections::BTreeSet;
@@ -15,13 +15,13 @@ use crate::error::DatapathError;
 pub(crate) struct Seat {
     /// Of its counters in `traffic`.
     pub(crate) slot: u16,
-    /// Of its network's table in `connections`.
+    /// Of its network in `networks`.
     pub(crate) table: u16,
 }
 
 impl Seat {
-    /// A seat for a new interface of `network` beside those that are there. The lowest places are
-    /// taken first, since a table that was made once is used again.
+    /// A seat for a new interface of `network` beside those that are there, at the lowest places
+    /// that are free.
     pub(crate) fn beside(others: &[Interface], network: u32) -> Result<Self, DatapathError> {
         let neighbour = others.iter().find(|other| other.network == network);
         let slots = others.iter().map(|other| other.slot).collect();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_a_table_and_nobody_shares_a_slot() {
+    fn neighbours_share_a_place_and_nobody_shares_a_slot() {
         let others = [seated(100, 0, 0), seated(200, 1, 1)];
         let seat = |network| Seat::beside(&others, network).unwrap();
         assert_eq!(seat(200), Seat { slot: 2, table: 1 });

@@ -7,10 +7,13 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, CONNECTION_OPENED_BY_HIGH, CONNECTIONS_PER_NETWORK, Connection, ConnectionKey,
-    ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Peer, PeerKey, Traffic,
+    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
+    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED, Connection,
+    ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
+    DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
+    InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
+    NODE_MAC, Network, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceKey, ServicePage,
+    Slots, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -43,7 +46,9 @@ fn structs() -> Vec<String> {
             table
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
+        same_layout!(
+            Endpoint, "endpoint", since, ifindex, identity, node, mac, slot, table, reserved
+        ),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),
@@ -51,6 +56,24 @@ fn structs() -> Vec<String> {
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_services() -> Vec<String> {
+    [
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, reserved),
+        same_layout!(Service, "service", id, slots, affinity),
+        same_layout!(ServicePage, "service_page", service, page),
+        same_layout!(Slots, "slots", backends),
+        same_layout!(Backend, "backend", network, address, port, reserved),
+        same_layout!(Backends, "backends", at),
+        same_layout!(AffinityKey, "affinity_key", service, client),
+        same_layout!(Affinity, "affinity", seen, address, port, place, reserved),
+        vec![
+            format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
+            format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+        ],
     ]
     .concat()
 }
@@ -72,19 +95,26 @@ fn structs_of_connections() -> Vec<String> {
         same_layout!(
             Connection,
             "connection",
-            opened,
-            last_seen,
-            rule,
+            generation,
+            table,
             state,
             flags,
-            nat_port,
+            low,
+            high,
+            last_seen,
+            node,
+            opened,
+            egress_rule,
+            ingress_rule,
             nat_address,
-            source_port,
-            destination_port,
-            extent,
-            protocol,
-            reserved
+            nat_port,
+            reserved,
+            turn
         ),
+        same_layout!(Place, "place", ifindex, mac, slot),
+        same_layout!(TurnKey, "turn_key", table, turn),
+        same_layout!(Network, "network", generation, network, share, reserved),
+        vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
         same_layout!(
             Traffic,
             "traffic",
@@ -107,7 +137,9 @@ fn structs_of_connections() -> Vec<String> {
             destination_port,
             reason,
             kind,
-            protocol
+            protocol,
+            egress_rule,
+            ingress_rule
         ),
     ]
     .concat()
@@ -124,9 +156,23 @@ fn numbers() -> Vec<String> {
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));
     facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
-    facts.push(format!("CONNECTIONS_PER_NETWORK == {CONNECTIONS_PER_NETWORK}"));
+    facts.push(format!("MAX_CONNECTIONS == {MAX_CONNECTIONS}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
     facts.push(format!("CONNECTION_OPENED_BY_HIGH == {CONNECTION_OPENED_BY_HIGH}"));
+    facts.push(format!("CONNECTION_TRANSLATED == {CONNECTION_TRANSLATED}"));
+    facts.push(format!("CONNECTION_LEADS_ON == {CONNECTION_LEADS_ON}"));
+    facts.push(format!("CONNECTION_DENIED == {CONNECTION_DENIED}"));
+    for (name, state) in
+        [("NEW", ConnectionState::New), ("ESTABLISHED", ConnectionState::Established)]
+    {
+        facts.push(format!("LASTS_{name}_STREAM == {}", state.lasts(true)));
+        facts.push(format!("LASTS_{name} == {}", state.lasts(false)));
+    }
+    for (name, state) in
+        [("CLOSING", ConnectionState::Closing), ("CLOSED", ConnectionState::Closed)]
+    {
+        facts.push(format!("LASTS_{name} == {}", state.lasts(true)));
+    }
     let c_name = |name: String| name.to_uppercase();
     let states = ConnectionState::ALL.into_iter();
     let kinds = EventKind::ALL.into_iter();
@@ -139,7 +185,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("facts.c");
     let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
-    let text = format!("#include \"abi.h\"\n{}", assertions.collect::<String>());
+    let text = format!("#include \"service_abi.h\"\n{}", assertions.collect::<String>());
     std::fs::write(&source, text).unwrap();
     let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
@@ -157,7 +203,8 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), numbers()].concat()).unwrap();
+    compiles(&[structs(), structs_of_services(), structs_of_connections(), numbers()].concat())
+        .unwrap();
 }
 
 #[test]

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, Step, diff,
+    Backend, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
+    PodInterface, Reach, Resolver, Service, ServiceKey, Step, diff, diff_services,
 };
-use atoll_types::{MacAddr, NetAddr, NetworkId};
+use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
 
 /// A kernel whose links have numbers, as real ones do: an endpoint points at a number.
@@ -21,6 +22,7 @@ struct Kernel {
     remains: BTreeSet<HostInterface>,
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
     doors: BTreeMap<NetworkId, Doors>,
+    services: BTreeMap<ServiceKey, Service>,
     last_number: u32,
 }
 
@@ -52,13 +54,15 @@ impl Kernel {
                 self.remains.retain(|name| !names.contains(name));
             }
             Step::PutEndpoint(addr, endpoint) => self.put(addr, &endpoint),
-            Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(&addr)),
+            Step::RemoveEndpoint(addr) => self.forget(addr),
             Step::PutDoors(network, doors) => {
                 self.doors.insert(network, doors);
             }
             Step::RemoveDoors(network) => {
                 self.doors.remove(&network);
             }
+            Step::PutService(key, service) => self.serve(key, service),
+            Step::RemoveService(key) => drop(self.services.remove(&key)),
         }
     }
 
@@ -85,6 +89,20 @@ impl Kernel {
             Place::There(node) => Target::Node(*node),
         };
         self.endpoints.insert(addr, (endpoint.mac, target));
+    }
+
+    fn serve(&mut self, key: ServiceKey, service: Service) {
+        for backend in &service.backends {
+            assert!(self.endpoints.contains_key(&backend.addr), "{key} leads to nobody");
+        }
+        self.services.insert(key, service);
+    }
+
+    /// Nobody is taken away while a service still leads to it.
+    fn forget(&mut self, addr: NetAddr) {
+        let leads_there = |service: &Service| service.backends.iter().any(|it| it.addr == addr);
+        assert!(!self.services.values().any(leads_there), "a service still leads to {addr}");
+        self.endpoints.remove(&addr);
     }
 
     fn name_of(&self, number: u32) -> Option<HostInterface> {
@@ -115,6 +133,7 @@ impl Kernel {
                 .collect(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
             doors: self.doors.clone(),
+            services: self.services.clone(),
         }
     }
 
@@ -144,6 +163,7 @@ impl Kernel {
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
             && observed.doors == plan.doors
+            && observed.services == plan.services
     }
 }
 
@@ -172,8 +192,19 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         };
         plan.endpoints.insert(addr, Endpoint { mac, place });
         plan.doors.insert(addr.network, doors(*last));
+        let service = plan.services.entry(web(addr.network)).or_default();
+        service.backends.insert(Backend { addr, port: port(8080) });
     }
     plan
+}
+
+fn port(number: u16) -> NonZeroU16 {
+    number.try_into().unwrap()
+}
+
+/// The service that all pods of a network are behind.
+fn web(network: NetworkId) -> ServiceKey {
+    ServiceKey { network, ip: ip(100), protocol: Protocol::Tcp, port: port(80) }
 }
 
 /// Doors whose own resolver is at `last`.
@@ -242,6 +273,17 @@ proptest! {
     }
 
     #[test]
+    fn the_steps_for_what_was_touched_are_all_that_services_need(before in any_pods(), after in any_pods()) {
+        let (before, after) = (plan(&before), plan(&after));
+        let touched: BTreeSet<_> = before.services.keys().chain(after.services.keys()).collect();
+        let mut observed = Observed { services: before.services.clone(), ..Observed::default() };
+        for step in diff_services(touched, &after.services, &before.services) {
+            observed.note(&step);
+        }
+        prop_assert_eq!(observed.services, after.services);
+    }
+
+    #[test]
     fn cut_short_at_any_step_the_next_pass_finishes(pods in any_pods(), after in any_pods(), cut in 0..20_usize) {
         let mut kernel = Kernel::default();
         kernel.reach(&plan(&pods));
@@ -265,6 +307,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
+            "put service 1/10.0.0.100:80 TCP".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -273,7 +316,12 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     let down = diff(&NodePlan::default(), &kernel.observe());
     assert!(matches!(
         down[..],
-        [Step::RemoveEndpoint(_), Step::RemoveInterfaces(_), Step::RemoveDoors(_)]
+        [
+            Step::RemoveService(_),
+            Step::RemoveEndpoint(_),
+            Step::RemoveInterfaces(_),
+            Step::RemoveDoors(_)
+        ]
     ));
 }
 

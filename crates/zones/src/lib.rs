@@ -19,11 +19,12 @@ mod view;
 
 pub use address::is_private;
 pub use apex::{Apex, Negative, Settings};
+pub use atoll_types::Protocol;
 pub use endpoints::{Endpoint, Homes, Slice};
 pub use fact::Fact;
 pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
-pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey, VIP};
+pub use service::{Backing, NamedPort, Names, Service, ServiceError, ServiceKey, VIP};
 pub use set::{Found, ZoneSet};
 pub use tell::Told;
 pub use view::{Home, View};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use atoll_types::Label;
+use atoll_types::{Label, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
 use serde::{Deserialize, Serialize};
 
@@ -79,17 +79,6 @@ pub struct NamedPort {
     pub port: u16,
 }
 
-/// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
 /// A service that cannot be named.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
@@ -104,23 +93,12 @@ pub enum ServiceError {
     Address(String),
 }
 
-impl Protocol {
-    /// Reads the protocol of a port; nothing said means TCP.
-    pub fn parse(text: Option<&str>) -> Option<Protocol> {
-        match text.unwrap_or("TCP") {
-            "TCP" => Some(Protocol::Tcp),
-            "UDP" => Some(Protocol::Udp),
-            "SCTP" => Some(Protocol::Sctp),
-            _ => None,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Protocol::Tcp => "_tcp",
-            Protocol::Udp => "_udp",
-            Protocol::Sctp => "_sctp",
-        }
+/// The label of a protocol in the names of services.
+fn protocol_label(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "_tcp",
+        Protocol::Udp => "_udp",
+        Protocol::Sctp => "_sctp",
     }
 }
 
@@ -273,7 +251,7 @@ impl<'a> Draft<'a> {
 
     fn port(&mut self, port: &NamedPort, target: &[u8]) {
         let mut protocol = vec![];
-        push_label(&mut protocol, port.protocol.label());
+        push_label(&mut protocol, protocol_label(port.protocol));
         let mut name = vec![];
         push_label(&mut name, &format!("_{}", port.name));
         name.extend(&protocol);

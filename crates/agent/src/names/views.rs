@@ -164,7 +164,12 @@ impl Views {
                 let known = self.networks.get_mut(network).into_iter();
                 known.for_each(|known| known.absorb_slices(namespace, delta));
             }
-            Change::Nodes(_) | Change::OwnPorts(_) | Change::Namespaces(_) => {}
+            Change::Nodes(_)
+            | Change::Zones(_)
+            | Change::OwnPorts(_)
+            | Change::Namespaces(_)
+            | Change::Fronts(..)
+            | Change::Groups(..) => {}
         }
     }
 

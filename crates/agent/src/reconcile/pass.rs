@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
-use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff};
+use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff, diff_services};
 use tokio::time::Instant;
 
 use super::{LONGEST_RETRY, RETRY, Reconciler};
@@ -21,9 +21,9 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }
         self.retry_at = None;
         let shared = !self.look_anew || self.tend().await;
-        let plan = self.compile();
+        let mut plan = self.compile();
         let own = match self.look().await {
-            Ok(observed) => self.apply_all(&plan, observed).await,
+            Ok(observed) => self.apply_with_services(&mut plan, observed).await,
             Err(error) => {
                 tracing::error!(%error, "cannot look at the kernel");
                 false
@@ -77,7 +77,8 @@ impl<K: Kernel, F> Reconciler<K, F> {
     fn compile(&mut self) -> NodePlan {
         let attachments = self.store.all().values();
         let cluster_dns = self.names.as_ref().map_or_else(Resolver::default, Names::cluster);
-        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
+        let led = self.services.led();
+        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;
@@ -90,6 +91,36 @@ impl<K: Kernel, F> Reconciler<K, F> {
             Some(known) if !self.look_anew => Ok(known),
             _ => self.kernel.observe().await,
         }
+    }
+
+    /// All steps, with those of services, which the plan has on loan.
+    async fn apply_with_services(&mut self, plan: &mut NodePlan, observed: Observed) -> bool {
+        let (services, lent) = self.services.lend(&observed.services);
+        let _the_plan_has_them_all = self.services.due();
+        plan.services = services;
+        let succeeded = self.apply_all(plan, observed).await;
+        self.services.give_back(std::mem::take(&mut plan.services), &lent);
+        succeeded
+    }
+
+    /// The services that changed, where nothing else did.
+    pub(super) async fn pass_services(&mut self) -> bool {
+        if !self.complete {
+            return true;
+        }
+        if self.look_anew {
+            self.pass().await;
+            return true;
+        }
+        let Some(mut observed) = self.observed.take() else { return true };
+        let due = self.services.due();
+        let steps = diff_services(&due, self.services.served(), &observed.services);
+        let mut succeeded = true;
+        for step in steps {
+            succeeded &= self.apply(&step, &mut observed).await;
+        }
+        self.observed = Some(observed);
+        succeeded
     }
 
     /// Does all steps, also after one that failed; says whether none did.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{BATCH, Reconciler};
 use crate::attachments::attachment;
 use crate::kernel::Kernel;
-use crate::report::AttachedReport;
+use crate::report::{AttachedReport, Report};
 use crate::seen::PortKey;
 use crate::serve::Request;
 
@@ -221,7 +221,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     fn report(&self, key: PortKey, port: PlacedPort, name: &HostInterface) -> AttachedInterface {
         let host_interface = name.to_string();
         let report = AttachedReport { port: key, host_interface: host_interface.clone() };
-        let _reporter_may_have_ended = self.reports.send(report);
+        let _reporter_may_have_ended = self.reports.send(Report::Attached(report));
         AttachedInterface {
             name: port.interface,
             host_interface,

@@ -24,6 +24,8 @@ use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
 use crate::serve::Request;
 
+mod services;
+
 /// Long enough for every test that does not wait for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 

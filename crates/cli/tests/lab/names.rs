@@ -290,6 +290,10 @@ fn a_dedicated_network_is_answered_by_its_own_pods_and_no_more_by_the_agent() {
     let node = ["dig", "@169.254.1.53", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
     assert!(!lab.exec("acme/web", &node).ok, "the agent answers the DNS pods alone");
     eventually(&lab, "globex", &["shop"], &["10.96.1.2"]);
+    for over in ["+notcp", "+tcp"] {
+        eventually(&lab, "acme", &[over, "shop"], &["10.96.1.1"]);
+        eventually(&lab, "acme", &[over, "@198.18.0.10", "shop"], &["10.96.1.1"]);
+    }
 
     let first = ips.split_whitespace().next().unwrap();
     let late = service("acme", "late", &json!({"clusterIP": "10.96.1.9"}));
@@ -334,4 +338,46 @@ fn a_flood_of_one_tenants_pod_leaves_999_of_1000_answers_to_another_tenant_on_it
     assert!(after > before, "and the flood went on meanwhile: {before}, {after}");
     let asked = counted(&lab, "node1", "atoll_dns_queries_total{network=\"globex.default\"}");
     assert!(asked >= 1_000, "{asked} questions were counted");
+}
+
+#[test]
+fn a_tenants_own_dns_takes_over_in_its_network_alone_and_without_it_the_agent_answers_again() {
+    let lab = lab_with_both_tenants();
+    let dns = json!({"mode": "tenant", "service": {"namespace": "acme", "name": "own-dns"}});
+    let patch = json!({"spec": {"dns": dns}}).to_string();
+    lab.kubectl(&["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &patch])
+        .good();
+    let isolation = "jsonpath={.status.isolation.grade}";
+    lab.eventually(&["get", "tenants.atoll.dev", "acme", "-o", isolation], |said| said == "Hard");
+    eventually(&lab, "acme", &["shop"], &["10.96.1.1"]);
+
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "own-dns", "namespace": "acme", "labels": {"app": "own-dns"}},
+        "spec": pod_spec(&json!({"kubernetes.io/hostname": "node2"}))});
+    pod["spec"]["containers"][0]["command"] =
+        json!(["atoll", "toolbox", "serve", "--port", "5300"]);
+    let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 5300}]);
+    let own = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "own-dns", "namespace": "acme"},
+        "spec": {"clusterIP": "10.96.1.50", "selector": {"app": "own-dns"}, "ports": ports}});
+    lab.apply(&format!("---\n{pod}\n---\n{own}\n")).good();
+    lab.wait_for_pods();
+    for resolver in ["10.96.0.10:53", "198.18.0.10:53"] {
+        let mut said = lab.connect("acme/web", "udp", resolver);
+        await_condition(|| {
+            said = lab.connect("acme/web", "udp", resolver);
+            said.ok && said.out.contains("own-dns")
+        })
+        .unwrap_or_else(|()| panic!("{resolver}: {said:?}"));
+    }
+    let node = ["dig", "+short", "@169.254.1.53", "shop.acme.svc.cluster.local"];
+    assert_eq!(
+        lab.exec("acme/web", &node).good().trim(),
+        "10.96.1.1",
+        "whom the tenant's DNS asks"
+    );
+    eventually(&lab, "globex", &["shop"], &["10.96.1.2"]);
+
+    lab.kubectl(&["delete", "pod", "own-dns", "-n", "acme"]).good();
+    eventually(&lab, "acme", &["shop"], &["10.96.1.1"]);
 }

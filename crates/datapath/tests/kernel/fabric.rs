@@ -128,6 +128,7 @@ impl Node {
             interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
             doors: plan.doors.clone(),
+            services: plan.services.clone(),
         }
     }
 

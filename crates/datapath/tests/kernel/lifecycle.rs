@@ -185,7 +185,15 @@ fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
     let pods = three_pods(&fabric);
     let node = &fabric.nodes[0];
     let maps = ["interfaces", "endpoints", "peers", "drops"];
-    for map in maps.into_iter().chain(["connections", "traffic", "events", "watchers"]) {
+    for map in maps.into_iter().chain([
+        "networks",
+        "connections",
+        "turns",
+        "rings",
+        "traffic",
+        "events",
+        "watchers",
+    ]) {
         node.run(move |state| {
             remove_pin(state, &format!("maps/{map}"));
             state.open();

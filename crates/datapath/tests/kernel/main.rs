@@ -13,6 +13,8 @@ mod isolation;
 mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
+mod service_maps;
+mod services;
 mod several_interfaces;
 mod spoofing;
 mod talk;

@@ -1,15 +1,16 @@
 //! From one version of the maps' layout to the next, under traffic, and never back by accident.
 
+use std::mem::offset_of;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use atoll_abi::{
-    DropCounter, DropKey, Endpoint, EndpointKey, Interface, InterfaceKey, Peer, PeerKey,
-};
+use atoll_abi::{Connection, ConnectionKey, DropCounter, DropKey, Endpoint, EndpointKey};
 use atoll_datapath::{Datapath, DatapathError, DropReason};
 use atoll_testkit::eventually;
-use aya::maps::{HashMap, Map, MapData, PerCpuHashMap};
+use aya::Ebpf;
+use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, PerCpuHashMap};
 
 use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
 use crate::lifecycle::{Stops, lockstep};
@@ -24,7 +25,7 @@ fn open<const K: usize, const V: usize>(
     Map::from_map_data(map).unwrap().try_into().unwrap()
 }
 
-/// Writes the entries of a map as layout 1 had them: `cut` gives the older bytes.
+/// Writes the entries of a map as layout 2 had them: `cut` gives the older bytes.
 fn write_as_former<const K: usize, const V: usize, const W: usize>(
     (from, to): (&Path, &Path),
     name: &str,
@@ -39,13 +40,71 @@ fn write_as_former<const K: usize, const V: usize, const W: usize>(
     former.pin(to.join(name)).unwrap();
 }
 
-/// Layout 1 had no age and no seats.
-fn former_interface<const V: usize>(value: &[u8; V]) -> [u8; 156] {
-    [&value[8..12], &value[16..16 + 152]].concat().try_into().unwrap()
+const ENDPOINT: usize = size_of::<Endpoint>();
+const CONNECTION: usize = size_of::<Connection>();
+
+/// Layout 2 had no identity.
+fn former_endpoint(value: &[u8; ENDPOINT]) -> [u8; 40] {
+    let identity = offset_of!(Endpoint, identity);
+    [&value[..identity], &value[identity + 4..ENDPOINT - 4]].concat().try_into().unwrap()
 }
 
-fn former_endpoint<const V: usize>(value: &[u8; V]) -> [u8; 28] {
-    [&value[8..34], &[0, 0]].concat().try_into().unwrap()
+/// Layout 2 knew of a connection when it was opened and seen, its state and its flags.
+fn former_connection(value: &[u8; CONNECTION]) -> [u8; 48] {
+    let entry: Connection = bytemuck::pod_read_unaligned(value);
+    let mut former = [0; 48];
+    former[..8].copy_from_slice(&entry.opened.to_ne_bytes());
+    former[8..16].copy_from_slice(&entry.last_seen.to_ne_bytes());
+    former[20..22].copy_from_slice(&[entry.state, entry.flags]);
+    former
+}
+
+/// Layout 2 had a table for each network, and an array of those.
+fn write_tables((from, to): (&Path, &Path)) {
+    const KEY: usize = size_of::<ConnectionKey>();
+    type Former = HashMap<MapData, [u8; KEY], [u8; 48]>;
+    let new_table = || -> Former {
+        let map = aya_obj::Map::new_from_params(9, KEY as u32, 48, 16_384, 0);
+        let map = MapData::create(map, "former", None).unwrap();
+        Map::from_map_data(map).unwrap().try_into().unwrap()
+    };
+    let mut table = new_table();
+    for entry in open::<KEY, CONNECTION>(from, "connections").iter() {
+        let (key, value) = entry.unwrap();
+        table.insert(key, former_connection(&value), 0).unwrap();
+    }
+    let mut tables: ArrayOfMaps<_, Former> = array_of_tables().try_into().unwrap();
+    tables.set(0, &table, 0).unwrap();
+    tables.pin(to.join("connections")).unwrap();
+}
+
+/// Only an object file can say what the maps in an array are like.
+fn array_of_tables() -> Map {
+    const SOURCE: &str = r#"
+        #include <linux/bpf.h>
+        #include <bpf/bpf_helpers.h>
+        struct {
+            __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+            __uint(max_entries, 4096);
+            __type(key, __u32);
+            __array(values, struct {
+                __uint(type, BPF_MAP_TYPE_LRU_HASH);
+                __uint(max_entries, 16384);
+                __uint(key_size, 44);
+                __uint(value_size, 48);
+            });
+        } connections SEC(".maps");
+        char LICENSE[] SEC("license") = "GPL";
+    "#;
+    let dir = tempfile::tempdir().unwrap();
+    let [source, object] = ["former.c", "former.o"].map(|name| dir.path().join(name));
+    std::fs::write(&source, SOURCE).unwrap();
+    let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
+    let architecture = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let mut compile = Command::new(clang);
+    compile.args(["--target=bpf", "-g", "-O2", "-c", &architecture]).arg(&source);
+    assert!(compile.arg("-o").arg(&object).status().unwrap().success());
+    Ebpf::load_file(&object).unwrap().take_map("connections").unwrap()
 }
 
 fn copy_drops((from, to): (&Path, &Path)) {
@@ -61,26 +120,23 @@ fn copy_drops((from, to): (&Path, &Path)) {
     former.pin(to.join("drops")).unwrap();
 }
 
-/// Makes a node look as layout 1 left it: its maps, and the links of its programs.
+/// Makes a node look as layout 2 left it: its maps, and the links of its programs. Its only network
+/// has the first place.
 pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
-    let (new, old) = (state.config.bpf_root.join("v2"), state.config.bpf_root.join("v1"));
+    let (new, old) = (state.config.bpf_root.join("v3"), state.config.bpf_root.join("v2"));
     std::fs::create_dir_all(old.join("maps")).unwrap();
     let maps = (new.join("maps"), old.join("maps"));
     let maps = (maps.0.as_path(), maps.1.as_path());
-    const INTERFACE: usize = size_of::<Interface>();
-    const ENDPOINT: usize = size_of::<Endpoint>();
-    write_as_former::<{ size_of::<InterfaceKey>() }, INTERFACE, 156>(
-        maps,
-        "interfaces",
-        former_interface,
-    );
-    write_as_former::<{ size_of::<EndpointKey>() }, ENDPOINT, 28>(
+    for name in ["interfaces", "peers", "doors", "traffic"] {
+        MapData::from_pin(maps.0.join(name)).unwrap().pin(maps.1.join(name)).unwrap();
+    }
+    write_as_former::<{ size_of::<EndpointKey>() }, ENDPOINT, 40>(
         maps,
         "endpoints",
         former_endpoint,
     );
-    write_as_former::<{ size_of::<PeerKey>() }, { size_of::<Peer>() }, 4>(maps, "peers", |v| *v);
+    write_tables(maps);
     copy_drops(maps);
     std::fs::rename(new.join("links"), old.join("links")).unwrap();
     for map in std::fs::read_dir(new.join("maps")).unwrap() {
@@ -130,7 +186,7 @@ fn an_older_layout_is_taken_over_under_traffic_without_losing_a_packet_or_a_coun
         assert_eq!(dropped(), 1);
         is_as_planned(node);
         converse(&pods[0], &pods[2]);
-        node.run(|state| assert!(!state.config.bpf_root.join("v1").exists()));
+        node.run(|state| assert!(!state.config.bpf_root.join("v2").exists()));
     }
 }
 
@@ -142,11 +198,11 @@ fn a_take_over_that_was_cut_short_is_finished_by_the_next() {
     node.run(|state| {
         turn_back(state);
         let root = &state.config.bpf_root;
-        std::fs::create_dir_all(root.join("v2/links")).unwrap();
-        let mut links = std::fs::read_dir(root.join("v1/links")).unwrap();
+        std::fs::create_dir_all(root.join("v3/links")).unwrap();
+        let mut links = std::fs::read_dir(root.join("v2/links")).unwrap();
         let one = links.next().unwrap().unwrap();
-        std::fs::rename(one.path(), root.join("v2/links").join(one.file_name())).unwrap();
-        std::fs::remove_file(root.join("v1/maps/peers")).unwrap();
+        std::fs::rename(one.path(), root.join("v3/links").join(one.file_name())).unwrap();
+        std::fs::remove_file(root.join("v2/maps/peers")).unwrap();
         state.open();
     });
     node.converge();
@@ -161,10 +217,10 @@ fn a_newer_layout_is_refused_with_a_sentence_and_left_as_it_is() {
     fabric.nodes[0].run(|state| {
         state.datapath = None;
         let root = state.config.bpf_root.clone();
-        std::fs::rename(root.join("v2"), root.join("v3")).unwrap();
+        std::fs::rename(root.join("v3"), root.join("v4")).unwrap();
         let before = state.bpf.files();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();
-        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == root.join("v3")));
+        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == root.join("v4")));
         assert!(error.to_string().contains("drain the node"), "{error}");
         assert_eq!(state.bpf.files(), before);
     });
@@ -176,7 +232,7 @@ fn maps_that_are_not_what_the_older_layout_had_are_refused() {
     let fabric = Fabric::of(1);
     fabric.nodes[0].run(|state| {
         turn_back(state);
-        let peers = state.config.bpf_root.join("v1/maps/peers");
+        let peers = state.config.bpf_root.join("v2/maps/peers");
         std::fs::remove_file(&peers).unwrap();
         HashMap::<_, [u8; 4], [u8; 4]>::create(1, 1).unwrap().pin(&peers).unwrap();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();

@@ -53,7 +53,7 @@ fn scene() -> Scene {
 fn load(state: &State) -> Ebpf {
     let mut loader = EbpfLoader::new();
     loader
-        .default_map_pin_directory(state.config.bpf_root.join("v2/maps"))
+        .default_map_pin_directory(state.config.bpf_root.join("v3/maps"))
         .override_global("OVERLAY_IFINDEX", &1_u32, false)
         .override_global("POD_MTU", &1450_u32, false);
     let mut object = loader.load(FROM_POD).unwrap();

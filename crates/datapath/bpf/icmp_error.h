@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* ICMP between pods: echoes, which are connections, and errors, which speak of one.
+ *
+ * The rule: an error passes only from the one end of a live connection to the other. */
+#pragma once
+
+#include "work.h"
+
+#define ICMP_REDIRECT 5
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+#define ICMPV6_UNREACHABLE 1
+#define ICMPV6_PARAMETER_PROBLEM 4
+
+/* The connection that an error message quotes: a packet that its receiver sent. */
+static __always_inline verdict read_quote_ipv4(struct __sk_buff *skb, const struct flow *flow,
+					       struct flow *quoted)
+{
+	__u32 at = flow->transport.at + sizeof(struct icmp_header);
+	struct iphdr ip = {};
+
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version != 4)
+		return DROP_UNRELATED_ICMP;
+	quoted->source = ipv4_mapped(ip.saddr);
+	quoted->destination = ipv4_mapped(ip.daddr);
+	quoted->transport.protocol = ip.protocol;
+	quoted->transport.at = at + ip.ihl * 4;
+	return ip.frag_off & bpf_htons(IPV4_OFFSET_BITS) ? DROP_UNRELATED_ICMP : FINE;
+}
+
+static __always_inline verdict read_quote_ipv6(struct __sk_buff *skb, const struct flow *flow,
+					       struct flow *quoted)
+{
+	__u32 at = flow->transport.at + sizeof(struct icmp_header);
+	struct ipv6hdr ip = {};
+	__u8 fragment[4];
+
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version != 6)
+		return DROP_UNRELATED_ICMP;
+	quoted->source = ipv6_address(&ip.saddr);
+	quoted->destination = ipv6_address(&ip.daddr);
+	quoted->transport.protocol = ip.nexthdr;
+	quoted->transport.at = at + sizeof(ip);
+	if (ip.nexthdr != IPV6_FRAGMENT)
+		return FINE;
+	if (bpf_skb_load_bytes(skb, quoted->transport.at, fragment, sizeof(fragment)) ||
+	    fragment[2] || fragment[3] & 0xf8)
+		return DROP_UNRELATED_ICMP;
+	quoted->transport.protocol = fragment[0];
+	quoted->transport.at += IPV6_FRAGMENT_SIZE;
+	return FINE;
+}
+
+static __always_inline bool read_quoted_ports(struct __sk_buff *skb, struct transport *quoted)
+{
+	struct icmp_header start;
+
+	if (bpf_skb_load_bytes(skb, quoted->at, &start, sizeof(start)))
+		return false;
+	if (is_icmp(quoted->protocol))
+		return read_icmp(quoted, &start) == FINE;
+	quoted->source_port = ((__be16 *)&start)[0];
+	quoted->destination_port = ((__be16 *)&start)[1];
+	return true;
+}
+
+/* An error speaks of a packet that its receiver sent, and comes from where that packet went. */
+static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, __u64 since)
+{
+	struct flow *flow = &work->flow, *quoted = &work->reverse;
+	struct connection *known;
+	verdict judged;
+
+	*quoted = (struct flow){ .network = flow->network };
+	judged = flow->transport.protocol == ICMP_PROTOCOL ? read_quote_ipv4(skb, flow, quoted) :
+							     read_quote_ipv6(skb, flow, quoted);
+	if (judged != FINE || !read_quoted_ports(skb, &quoted->transport))
+		return DROP_UNRELATED_ICMP;
+	if (!same_address(&quoted->source, &flow->destination) ||
+	    !same_address(&quoted->destination, &flow->source))
+		return DROP_UNRELATED_ICMP;
+	name_connection(&work->key, quoted, is_higher(quoted));
+	known = connection_at(&work->key);
+	if (!known || known->opened < since || known->flags & CONNECTION_DENIED)
+		return DROP_UNRELATED_ICMP;
+	return is_over(known, work->key.protocol, work->now) ? DROP_UNRELATED_ICMP : FINE;
+}
+
+static __always_inline bool is_error(const struct transport *t)
+{
+	if (t->protocol == ICMP_PROTOCOL)
+		return t->signs == ICMP_UNREACHABLE || t->signs == ICMP_TIME_EXCEEDED ||
+		       t->signs == ICMP_PARAMETER_PROBLEM;
+	return t->protocol == IPV6_ICMP && t->signs >= ICMPV6_UNREACHABLE &&
+	       t->signs <= ICMPV6_PARAMETER_PROBLEM;
+}
+
+static __always_inline bool is_echo(const struct transport *t)
+{
+	if (t->protocol == ICMP_PROTOCOL)
+		return t->signs == ICMP_ECHO || t->signs == ICMP_ECHO_REPLY;
+	return t->signs == ICMPV6_ECHO || t->signs == ICMPV6_ECHO_REPLY;
+}
+
+/* What is neither an echo nor an error, or comes from who must not send it. */
+static __always_inline verdict check_kind(const struct transport *t)
+{
+	if (t->protocol == ICMP_PROTOCOL && t->signs == ICMP_REDIRECT)
+		return DROP_ICMP_REDIRECT;
+	return is_echo(t) ? FINE : DROP_UNRELATED_ICMP;
+}

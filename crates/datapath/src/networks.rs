@@ -1,0 +1,108 @@
+//! The networks that have a pod on this node, each at its place, and the generation of what was
+//! decided about their connections.
+//!
+//! The rule: a network's entry is there before a packet of it can pass, and its generation is raised
+//! after every change that a decision hangs on. A generation never goes back, also not when another
+//! network takes the place.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use atoll_abi::{Interface, MAX_CONNECTIONS, Network};
+use aya::maps::{Array, MapData};
+
+use crate::error::{Attempt, DatapathError};
+use crate::maps::{Raw, pinned};
+
+/// With fewer networks than this, each has the share that it would have with so many.
+const SHARERS: u32 = 16;
+
+/// How many connections each of so many networks may have. The shares of all fit together.
+fn share(networks: usize) -> u32 {
+    let sharers = u32::try_from(networks).unwrap_or(u32::MAX / 2).next_power_of_two();
+    MAX_CONNECTIONS / sharers.max(SHARERS)
+}
+
+/// All networks of a node.
+pub(crate) struct Networks {
+    map: Array<MapData, Raw<Network>>,
+    places: BTreeMap<u32, u16>,
+}
+
+impl Networks {
+    pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
+        let map = pinned(dir, "networks")?;
+        let map = Array::try_from(map).attempt(|| "use the map networks".into())?;
+        Ok(Networks { map, places: BTreeMap::new() })
+    }
+
+    /// Learns which networks there are, from the interfaces, and forgets those that are gone.
+    pub(crate) fn learn(&mut self, interfaces: &[Interface]) -> Result<(), DatapathError> {
+        let before = share(self.places.len());
+        self.places.retain(|network, _| interfaces.iter().any(|it| it.network == *network));
+        for interface in interfaces {
+            self.seat(interface.network, interface.table)?;
+        }
+        if share(self.places.len()) == before { Ok(()) } else { self.raise_all() }
+    }
+
+    /// Gives a network its place.
+    pub(crate) fn seat(&mut self, network: u32, place: u16) -> Result<(), DatapathError> {
+        if self.places.get(&network) == Some(&place) {
+            return Ok(());
+        }
+        let before = share(self.places.len());
+        self.places.insert(network, place);
+        if share(self.places.len()) == before {
+            return self.write(network, place);
+        }
+        self.raise_all()
+    }
+
+    /// Has every connection of a network decided anew with its next packet. A network that has no
+    /// pod here has none.
+    pub(crate) fn raise(&mut self, network: u32) -> Result<(), DatapathError> {
+        match self.places.get(&network).copied() {
+            Some(place) => self.write(network, place),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for all networks.
+    pub(crate) fn raise_all(&mut self) -> Result<(), DatapathError> {
+        let all = self.places.clone();
+        all.into_iter().try_for_each(|(network, place)| self.write(network, place))
+    }
+
+    /// The network at a place, and its share; none where no network is.
+    pub(crate) fn share_at(&self, network: u32, place: u16) -> Option<u32> {
+        (self.places.get(&network) == Some(&place)).then(|| share(self.places.len()))
+    }
+
+    fn write(&mut self, network: u32, place: u16) -> Result<(), DatapathError> {
+        let attempt = || format!("write the entry of network {network}");
+        let Raw(known) = self.map.get(&place.into(), 0).attempt(attempt)?;
+        let entry = Network {
+            generation: known.generation.wrapping_add(1).max(1),
+            network,
+            share: share(self.places.len()),
+            reserved: 0,
+        };
+        self.map.set(place.into(), Raw(entry), 0).attempt(attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_all_networks_fit_together() {
+        for networks in [0_usize, 1, 15, 16, 17, 100, 1000, 4096] {
+            let together = u64::from(share(networks)) * networks as u64;
+            assert!(together <= u64::from(MAX_CONNECTIONS), "{networks}");
+            assert!(share(networks) >= 64, "{networks}");
+        }
+        assert_eq!((share(1), share(16), share(17)), (16_384, 16_384, 8192));
+    }
+}
