@@ -167,7 +167,7 @@ struct connection {
 		struct first_fragment first;
 	};
 	__be16 nat_port;
-	__u8 reserved[2];
+	__u16 backend; /* of a service: its place among those of the service */
 	__u32 turn; /* its place in the ring of its network */
 };
 

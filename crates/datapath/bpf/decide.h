@@ -48,23 +48,23 @@ static __always_inline bool is_alive(const struct connection *known, const struc
 	       !is_reopened(known, &flow->transport);
 }
 
-static __always_inline bool is_by_sender(const struct connection *known, bool from_high)
-{
-	return !(known->flags & CONNECTION_OPENED_BY_HIGH) == !from_high;
-}
-
-/* The backend that a client's connection to a service has, if it has one. */
+/* The backend that a client's connection to a service has, if it has one. A pod that is its own
+ * backend sees the service as its client, and answers there. */
 static __always_inline void recall_backend(const struct flow *flow, struct work *work)
 {
-	struct connection *lead;
+	struct connection *known;
 
 	name_connection(&work->key, flow, is_higher(flow));
-	lead = connection_at(&work->key);
-	if (!lead || !(lead->flags & CONNECTION_LEADS_ON) ||
-	    is_over(lead, flow->transport.protocol, work->now))
+	known = connection_at(&work->key);
+	if (!known || is_over(known, flow->transport.protocol, work->now))
 		return;
-	work->to.address = lead->nat_address;
-	work->to.port = lead->nat_port;
+	if (known->flags & CONNECTION_TRANSLATED)
+		work->is_to_itself = same_address(&known->nat_address, &flow->destination);
+	if (!(known->flags & CONNECTION_LEADS_ON))
+		return;
+	work->to.address = known->nat_address;
+	work->to.port = known->nat_port;
+	work->to.place = known->backend;
 	work->to.is_kept = 1;
 }
 
@@ -74,12 +74,22 @@ static __always_inline verdict ask_service(struct work *work)
 	struct flow *flow = &work->flow;
 	verdict judged;
 
-	if (!has_ports(&flow->transport))
+	if (flow->transport.part == PART_LATER) {
+		if (!find_first(flow, work, 0))
+			return FINE;
+		work->wire.transport = flow->transport;
+	}
+	if (!can_be_served(&flow->transport))
 		return FINE;
 	recall_backend(flow, work);
+	if (work->is_to_itself)
+		return FINE;
 	judged = choose_backend(flow, &work->to);
 	if (judged != FINE || !work->to.is_service)
 		return judged;
+	/* Nobody takes a packet from its own address. */
+	if (same_address(&flow->source, &work->to.address))
+		flow->source = flow->destination;
 	flow->destination = work->to.address;
 	flow->transport.destination_port = work->to.port;
 	work->out = *flow;
@@ -100,6 +110,7 @@ static __always_inline verdict ask_service_again(const struct flow *flow, struct
 	work->reverse.transport.destination_port = known->nat_port;
 	work->to = (struct translation){ .address = flow->source,
 					 .port = flow->transport.source_port,
+					 .place = known->backend,
 					 .is_kept = 1 };
 	judged = choose_backend(&work->reverse, &work->to);
 	if (judged != FINE)
@@ -145,20 +156,45 @@ static __always_inline void settle(struct connection *entry, const struct flow *
 	*(volatile __u32 *)&entry->generation = work->generation;
 }
 
-/* What leads the opener's packets from a service to its backend. */
-static __always_inline verdict put_lead(const struct flow *flow, struct work *work)
+/* What leads the opener's packets from a service to its backend, for as long as their connection
+ * lasts. */
+static __always_inline verdict put_lead(const struct flow *flow, struct work *work, __u8 state)
 {
-	name_connection(&work->key, &work->wire, is_higher(&work->wire));
+	bool from_high = is_higher(&work->wire);
+
+	name_connection(&work->key, &work->wire, from_high);
 	work->fresh = (struct connection){
 		.opened = work->now,
 		.last_seen = work->now,
-		.table = flow->table,
-		.state = STATE_ESTABLISHED,
+		.state = state,
 		.flags = CONNECTION_LEADS_ON,
 		.nat_address = flow->destination,
-		.nat_port = flow->transport.destination_port,
+		.nat_port = work->to.port,
+		.backend = work->to.place,
 	};
+	settle(&work->fresh, flow, work, from_high);
 	return put_in(flow->table, work);
+}
+
+/* The lead of a connection of which an answer passes is as old and as far as the connection. */
+static __always_inline void keep_lead(const struct flow *flow, struct work *work,
+				      const struct connection *known)
+{
+	struct connection *lead;
+
+	work->reverse = *flow;
+	work->reverse.source = flow->destination;
+	work->reverse.destination = known->nat_address;
+	work->reverse.transport.source_port = flow->transport.destination_port;
+	work->reverse.transport.destination_port = known->nat_port;
+	if (work->is_to_itself)
+		work->reverse.source = flow->source;
+	name_connection(&work->key, &work->reverse, is_higher(&work->reverse));
+	lead = connection_at(&work->key);
+	if (!lead || !(lead->flags & CONNECTION_LEADS_ON))
+		return;
+	lead->state = known->state;
+	lead->last_seen = known->last_seen;
 }
 
 /* Makes the entry, in the place of one that is over. What breaks off a connection that nobody
@@ -180,13 +216,14 @@ static __noinline verdict open(struct __sk_buff *skb, struct flow *flow, struct 
 		work->fresh.flags |= CONNECTION_TRANSLATED;
 		work->fresh.nat_address = work->wire.destination;
 		work->fresh.nat_port = work->wire.transport.destination_port;
+		work->fresh.backend = work->to.place;
 	}
 	settle(&work->fresh, flow, work, from_high);
 	judged = put_in(flow->table, work);
 	if (judged != FINE)
 		return judged;
 	tell_flow(skb, flow, &work->fresh, EVENT_OPENED);
-	return work->to.is_service ? put_lead(flow, work) : FINE;
+	return work->to.is_service ? put_lead(flow, work, work->fresh.state) : FINE;
 }
 
 /* A packet of a connection that is not known or not alive: whether it may begin one. A packet in
@@ -236,7 +273,20 @@ static __always_inline void answer_for_service(struct work *work, const struct c
 	work->out = work->wire;
 	work->out.source = known->nat_address;
 	work->out.transport.source_port = known->nat_port;
+	if (work->is_to_itself)
+		work->out.destination = work->wire.source;
 	work->is_translated = 1;
+}
+
+/* Whether the opener's packet comes the way that its connection was opened: straight, or through
+ * the same service. Answers could not be told apart otherwise. */
+static __always_inline bool is_same_way(const struct connection *known, const struct work *work)
+{
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return !work->to.is_service;
+	return work->to.is_service &&
+	       known->nat_port == work->wire.transport.destination_port &&
+	       same_address(&known->nat_address, &work->wire.destination);
 }
 
 static __always_inline verdict follow(struct __sk_buff *skb, struct flow *flow, struct work *work)
@@ -249,6 +299,8 @@ static __always_inline verdict follow(struct __sk_buff *skb, struct flow *flow, 
 	known = connection_at(&work->key);
 	if (!known || !is_alive(known, flow, work))
 		return begin(skb, flow, work);
+	if (is_by_sender(known, from_high) && !is_same_way(known, work))
+		return DROP_NO_CONNECTION;
 	if (!is_settled(known, flow, work)) {
 		judged = renew(flow, work, known, from_high);
 		if (judged != FINE)
@@ -256,9 +308,11 @@ static __always_inline verdict follow(struct __sk_buff *skb, struct flow *flow, 
 	}
 	note(skb, flow, known, from_high, work->now);
 	if (is_by_sender(known, from_high))
-		return work->to.is_service ? put_lead(flow, work) : FINE;
-	if (known->flags & CONNECTION_TRANSLATED)
+		return work->to.is_service ? put_lead(flow, work, known->state) : FINE;
+	if (known->flags & CONNECTION_TRANSLATED) {
+		keep_lead(flow, work, known);
 		answer_for_service(work, known);
+	}
 	return FINE;
 }
 
@@ -296,7 +350,11 @@ __noinline int decide(struct __sk_buff *skb)
 	if (judged != FINE || !follows)
 		return judged;
 	judged = follow(skb, &work->flow, work);
-	if (judged == FINE && work->flow.transport.part == PART_FIRST)
-		return remember_first(&work->flow, work);
-	return judged;
+	if (judged != FINE || work->flow.transport.part != PART_FIRST)
+		return judged;
+	if (work->to.is_service) {
+		work->reverse = work->wire;
+		judged = remember_first(&work->reverse, work);
+	}
+	return judged == FINE ? remember_first(&work->flow, work) : judged;
 }

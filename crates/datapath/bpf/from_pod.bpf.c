@@ -67,7 +67,7 @@ static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, st
 static __always_inline void find_sender(struct __sk_buff *skb, const struct interface *own,
 					struct work *work)
 {
-	struct endpoint *known = endpoint_of(work->flow.network, &work->flow.source);
+	struct endpoint *known = endpoint_of(work->flow.network, &work->wire.source);
 
 	work->source.since = own->since;
 	work->source.identity = known ? known->identity : 0;
@@ -95,7 +95,8 @@ static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own
 	judged = ask_service(work);
 	if (judged != FINE)
 		return judged;
-	to = endpoint_of(work->flow.network, &work->flow.destination);
+	to = endpoint_of(work->flow.network,
+			 work->is_to_itself ? &work->wire.source : &work->flow.destination);
 	if (!to)
 		return DROP_NO_ENDPOINT;
 	find_sender(skb, own, work);

@@ -224,6 +224,7 @@ __noinline int choose_backend(struct flow *flow, struct translation *to)
 	to->is_service = 1;
 	if (to->is_kept && still_has(service, to))
 		return FINE;
+	to->is_kept = 0;
 	if (!service->slots)
 		return DROP_NO_BACKEND;
 	room->now = bpf_ktime_get_coarse_ns();

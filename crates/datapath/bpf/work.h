@@ -29,7 +29,7 @@ struct work {
 	struct flow reverse;   /* as its opener would have sent it */
 	struct translation to; /* what became of a packet to a service */
 	__u32 is_translated;
-	__u32 reserved;
+	__u32 is_to_itself; /* the answer of a pod that is its own backend */
 	struct connection_key key;
 	struct question question;
 	struct connection fresh;
@@ -56,6 +56,7 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->wire = *flow;
 	work->to = (struct translation){};
 	work->is_translated = 0;
+	work->is_to_itself = 0;
 }
 
 /* Before anything is asked that it stands for. Says whether the network has a place here. */

@@ -108,13 +108,19 @@ fn structs_of_connections() -> Vec<String> {
             ingress_rule,
             nat_address,
             nat_port,
-            reserved,
+            backend,
             turn
         ),
         same_layout!(Place, "place", ifindex, mac, slot),
         same_layout!(TurnKey, "turn_key", table, turn),
         same_layout!(Network, "network", generation, network, share, reserved),
         vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
+    ]
+    .concat()
+}
+
+fn structs_of_events() -> Vec<String> {
+    [
         same_layout!(
             Traffic,
             "traffic",
@@ -203,8 +209,8 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_services(), structs_of_connections(), numbers()].concat())
-        .unwrap();
+    let structs = [structs(), structs_of_services(), structs_of_connections(), structs_of_events()];
+    compiles(&[structs.concat(), numbers()].concat()).unwrap();
 }
 
 #[test]

@@ -13,29 +13,29 @@ use atoll_types::{NetAddr, NetworkId, Protocol};
 use crate::fabric::{Fabric, Pod, network};
 use crate::talk::{LIMIT, Voice, connect, listen, udp};
 
-const PORT: u16 = 80;
-const TARGET: u16 = 8080;
+pub(crate) const PORT: u16 = 80;
+pub(crate) const TARGET: u16 = 8080;
 
 /// The service's address of the family that `of` has.
-fn vip(of: IpAddr) -> IpAddr {
+pub(crate) fn vip(of: IpAddr) -> IpAddr {
     match of {
         IpAddr::V4(_) => [198, 18, 0, 1].into(),
         IpAddr::V6(_) => [0xfd18, 0, 0, 0, 0, 0, 0, 1].into(),
     }
 }
 
-fn front(of: IpAddr) -> SocketAddr {
+pub(crate) fn front(of: IpAddr) -> SocketAddr {
     SocketAddr::new(vip(of), PORT)
 }
 
-fn key(network: NetworkId, ip: IpAddr, protocol: Protocol) -> ServiceKey {
+pub(crate) fn key(network: NetworkId, ip: IpAddr, protocol: Protocol) -> ServiceKey {
     ServiceKey { network, ip, protocol, port: PORT.try_into().unwrap() }
 }
 
 impl Fabric {
     /// Puts exactly these pods behind the service of their network, in both families and for every
     /// protocol, on all nodes.
-    fn serve(&self, network: NetworkId, pods: &[&Pod], affinity: Option<Duration>) {
+    pub(crate) fn serve(&self, network: NetworkId, pods: &[&Pod], affinity: Option<Duration>) {
         for node in &self.nodes {
             let mut plan = node.plan.lock().unwrap();
             for (v4, protocol) in Protocol::ALL.into_iter().flat_map(|it| [(true, it), (false, it)])
@@ -54,10 +54,10 @@ impl Fabric {
 }
 
 /// A client, and pods behind the service: one on the client's node, one on another.
-struct Tenant {
-    client: Pod,
-    near: Pod,
-    far: Pod,
+pub(crate) struct Tenant {
+    pub(crate) client: Pod,
+    pub(crate) near: Pod,
+    pub(crate) far: Pod,
 }
 
 impl Tenant {
@@ -67,24 +67,24 @@ impl Tenant {
         Tenant { client: pod(0, "10.0.0.1"), near: pod(0, "10.0.0.2"), far: pod(last, "10.0.0.3") }
     }
 
-    fn network(&self) -> NetworkId {
+    pub(crate) fn network(&self) -> NetworkId {
         self.client.network
     }
 
-    fn backends(&self) -> [&Pod; 2] {
+    pub(crate) fn backends(&self) -> [&Pod; 2] {
         [&self.near, &self.far]
     }
 }
 
 /// Two tenants alike in every address.
-fn two_tenants(fabric: &Fabric) -> [Tenant; 2] {
+pub(crate) fn two_tenants(fabric: &Fabric) -> [Tenant; 2] {
     let tenants = [100, 200].map(|number| Tenant::new(fabric, number));
     fabric.converge();
     tenants
 }
 
 /// Both families of a pod.
-fn voices(pod: &Pod) -> [Voice<'_>; 2] {
+pub(crate) fn voices(pod: &Pod) -> [Voice<'_>; 2] {
     [pod.v4(), pod.v6()]
 }
 
@@ -93,12 +93,12 @@ fn server_of(client: Voice, server: &Pod) -> SocketAddr {
     SocketAddr::new(ip, TARGET)
 }
 
-fn voice<'a>(client: Voice, server: &'a Pod) -> Voice<'a> {
+pub(crate) fn voice<'a>(client: Voice, server: &'a Pod) -> Voice<'a> {
     Voice { pod: server, ip: server_of(client, server).ip() }
 }
 
 /// Sends bytes to and fro through the service over TCP; gives the client that the server saw.
-fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
+pub(crate) fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
     let mut ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
     assert_eq!(ours.peer_addr().unwrap(), front(client.ip));
     let (mut theirs, peer) = listener.accept().unwrap();
@@ -121,7 +121,7 @@ fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAd
 }
 
 /// One question to the service over UDP and its answer.
-fn ask(asker: &UdpSocket, answerer: &UdpSocket, size: usize) {
+pub(crate) fn ask(asker: &UdpSocket, answerer: &UdpSocket, size: usize) {
     let question: Vec<u8> = (0..size).map(|n| (n * 7 % 251) as u8).collect();
     let ip = asker.local_addr().unwrap().ip();
     asker.send_to(&question, front(ip)).unwrap();
