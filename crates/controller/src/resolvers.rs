@@ -84,6 +84,7 @@ fn networks_of(networks: &Store<Network>, tenant: &str) -> Vec<ObjectRef<Network
     all.map(|network| ObjectRef::from_obj(&*network)).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is called so")]
 fn again(network: Arc<Network>, error: &kube::Error, _: Arc<Tools>) -> Action {
     tracing::warn!(network = network.name_any(), %error, "cannot tend to its DNS pods");
     Action::requeue(AGAIN)

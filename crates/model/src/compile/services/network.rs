@@ -215,7 +215,7 @@ impl Network {
         front: &ServiceFront,
         v4: bool,
         outcome: &mut Outcome,
-    ) -> Vec<(IpAddr, super::Rank)> {
+    ) -> Vec<(IpAddr, Rank)> {
         let mut free = vec![];
         for (ip, rank) in front.addresses.iter().filter(|(ip, _)| ip.is_ipv4() == v4) {
             outcome.asked.insert(Who::Address(*ip));
