@@ -82,6 +82,11 @@ bench: bench-build ## Measure Atoll beside its peers (as root), write docs/bench
 bench-quick: bench-build ## The same below five minutes, with fewer rounds
 	target/release/bench run --quick --document docs/benchmarks.md
 
+.PHONY: guard
+guard: setup ## Count the instructions of a packet's way in QEMU; fail where a goal is missed
+	cargo build --package atoll-bench
+	target/debug/bench run --quick --only counted
+
 .PHONY: test-kernels
 test-kernels: setup ## The kernel tests on Debian's 6.1 and 6.12 kernels, in QEMU (about ten minutes each)
 	@scripts/test-kernels

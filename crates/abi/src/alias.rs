@@ -32,18 +32,25 @@ pub const ALIASES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd61, 0x746f, 0x6c6c, 1,
 pub const NODE_RESOLVER: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(169, 254, 1, 53), Ipv6Addr::new(0xfd61, 0x746f, 0x6c6c, 0, 0, 0, 0, 0x53));
 
-/// A way from a network to the agent of the node.
+/// A way between a network and the agent of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Door {
     /// The resolver that the cluster's pods have in their resolv.conf, the same in every network.
     Cluster,
     /// The network's own resolver.
     Own,
+    /// Services of the cluster's own, such as its API, each at a port of its own.
+    Service,
+    /// What probes of the agent come from: here it is the agent that opens connections.
+    Prober,
 }
 
 impl Door {
     /// All doors.
-    pub const ALL: [Door; 2] = [Door::Cluster, Door::Own];
+    pub const ALL: [Door; 4] = [Door::Cluster, Door::Own, Door::Service, Door::Prober];
+
+    /// How many of them, from the first on, are resolvers.
+    pub const RESOLVERS: usize = 2;
 
     /// Where the agent listens for what comes through this door.
     pub const fn listeners(self) -> [IpAddr; 2] {
@@ -101,7 +108,7 @@ mod tests {
     fn each_door_has_listeners_of_its_own() {
         let mut all: Vec<IpAddr> = Door::ALL.iter().flat_map(|door| door.listeners()).collect();
         all.dedup();
-        assert_eq!(all.len(), 4);
+        assert_eq!(all.len(), 8);
         assert_eq!(Door::Cluster.listeners()[0].to_string(), "169.254.1.2");
         assert_eq!(Door::Own.listeners()[1].to_string(), "fd61:746f:6c6c::3");
     }

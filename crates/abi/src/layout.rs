@@ -146,6 +146,54 @@ pub struct Doors {
     pub ipv6: [Address; 2],
 }
 
+/// Key of the map `service_doors`: a service of the cluster's own, as the pods of a network see it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct ServiceDoorKey {
+    /// The network.
+    pub network: u32,
+    /// The service's address.
+    pub address: Address,
+    /// Its TCP port, in network byte order.
+    pub port: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// Value of the map `service_doors`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ServiceDoor {
+    /// The agent's port, in network byte order.
+    pub listener: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// Key of the map `service_fronts`: `service_doors` the other way round.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct ServiceFrontKey {
+    /// The network.
+    pub network: u32,
+    /// The agent's port, in network byte order.
+    pub listener: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// Value of the map `service_fronts`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ServiceFront {
+    /// The service's address.
+    pub address: Address,
+    /// Its TCP port, in network byte order.
+    pub port: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
 /// Key of the per-CPU map `drops`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use anyhow::Result;
-use atoll_datapath::{Datapath, DropCount, Tended};
+use atoll_datapath::{Datapath, DropCount, Event, Tended};
 use atoll_plan::{HostInterface, Observed, Step};
 use tokio::sync::mpsc::Receiver;
 
@@ -29,6 +29,8 @@ pub trait Kernel: Send {
     fn tend(&mut self) -> impl Future<Output = Result<Tended>> + Send;
     /// A word whenever a look is worth it.
     fn news(&self) -> Result<Receiver<()>>;
+    /// What happens to packets, as it happens. It is told for as long as the receiver is there.
+    fn events(&self) -> Result<Receiver<Vec<Event>>>;
 }
 
 impl Kernel for Datapath {
@@ -62,5 +64,9 @@ impl Kernel for Datapath {
 
     fn news(&self) -> Result<Receiver<()>> {
         Ok(Datapath::news()?)
+    }
+
+    fn events(&self) -> Result<Receiver<Vec<Event>>> {
+        Ok(Datapath::events(self)?.follow()?)
     }
 }

@@ -9,7 +9,10 @@
 mod alone;
 mod attachments;
 mod config;
+mod directory;
+mod infra;
 mod kernel;
+mod leave;
 mod names;
 mod plugin;
 mod reconcile;
@@ -21,6 +24,7 @@ mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
+pub use leave::{LeaveConfig, leave, left_on_node};
 pub use plugin::PluginPlaces;
 
 use std::future::Future;
@@ -37,8 +41,9 @@ use tokio::task::JoinSet;
 
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
+use crate::infra::Infra;
 use crate::names::Names;
-use crate::reconcile::{Reconciler, Timing};
+use crate::reconcile::{Attendants, Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
 const MAILBOX: usize = 1024;
@@ -73,10 +78,12 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let store = AttachmentStore::open(&config.state_dir)?;
     let (changes, changes_seen) = mpsc::channel(MAILBOX);
     let (requests, requests_seen) = mpsc::channel(MAILBOX);
+    let (audience, audience_seen) = mpsc::channel(MAILBOX);
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
     let _metrics = serve_metrics(config, names.as_ref()).await?;
+    let attendants = Attendants { names, infra: Some(Infra::new()) };
     let reports = report::start(client, &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
@@ -84,15 +91,15 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         &config.node_name,
         kernel,
         store,
-        names,
+        attendants,
         follow,
         reports,
         Timing::default(),
     );
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
-        ended = reconciler.run(changes_seen, requests_seen) => ended,
-        ended = server.run(requests) => ended,
+        ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,
+        ended = server.run(serve::Actor { requests, audience }) => ended,
     }
 }
 

@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use atoll_abi::{DOOR_PORT, Door, aliased_interface};
 use atoll_dns::{Asker, Feed, Forwarding, NetworkKey, PodId, Server, TenantId};
 use atoll_model::compile::Occupant;
+use atoll_model::export::ServiceName;
 use atoll_plan::{HostInterface, Resolver};
 use atoll_zones::Settings;
 
@@ -26,7 +27,7 @@ use self::metrics::Directory;
 pub(crate) use self::metrics::Metrics;
 use self::views::{Update, Views};
 use crate::config::NamesConfig;
-use crate::seen::{Change, Outside, Scope, Seen, Upstreams};
+use crate::seen::{Change, Exported, Outside, Scope, Seen, Upstreams};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
 const TTL: u32 = 5;
@@ -94,6 +95,11 @@ impl Names {
     /// Takes in what a change says of names.
     pub(crate) fn absorb(&mut self, change: &Change) {
         self.views.absorb(change);
+    }
+
+    /// Exactly these services of the cluster's own have names in tenants' networks.
+    pub(crate) fn export(&mut self, exported: &BTreeMap<&ServiceName, &Exported>) {
+        self.views.export(exported);
     }
 
     /// Answers from what was taken in.
@@ -214,7 +220,9 @@ mod tests {
 
     async fn names() -> Names {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        Names::start_at(&config(), vec![anywhere]).await.unwrap()
+        let mut names = Names::start_at(&config(), vec![anywhere]).await.unwrap();
+        names.export(&BTreeMap::new());
+        names
     }
 
     fn occupant(tenant: &str, pod: &str) -> Occupant {
@@ -230,7 +238,7 @@ mod tests {
         let acme = Presence { id: network(1), namespaces: ["shop".to_owned()].into() };
         let globex = Presence { id: network(1), namespaces: [].into() };
         let networks = [("acme.default".to_owned(), acme), ("globex.default".to_owned(), globex)];
-        Scope { networks: networks.into(), is_whole: true }
+        Scope { networks: networks.into(), is_whole: true, ..Scope::default() }
     }
 
     fn shop() -> (String, String) {

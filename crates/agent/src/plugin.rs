@@ -70,6 +70,17 @@ impl PluginPlaces {
     }
 }
 
+/// Every file that [`PluginPlaces::install`] may have left, the configuration first.
+pub(crate) fn files(programs: &Path, configurations: &Path) -> Vec<PathBuf> {
+    let draft = format!(".{PROGRAM}.draft");
+    vec![
+        configurations.join(CONFIGURATION),
+        configurations.join(&draft),
+        programs.join(PROGRAM),
+        programs.join(draft),
+    ]
+}
+
 /// The newest version that the runtimes in use read. What the other network wants to be told must
 /// be told to us.
 fn configuration(socket: &Path, delegate: Option<&Map<String, Value>>) -> String {

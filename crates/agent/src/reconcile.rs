@@ -1,5 +1,6 @@
 //! The actor: one message at a time, then one pass of plan, diff, apply.
 
+mod audience;
 mod pass;
 mod requests;
 #[cfg(test)]
@@ -14,9 +15,13 @@ use atoll_plan::{HostInterface, Observed, Resolver};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
+pub(crate) use crate::reconcile::audience::{Audience, Listener};
+
 use crate::attachments::AttachmentStore;
+use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
 use crate::report::{Report, ServiceReport};
 use crate::seen::{Change, Scope, Seen};
@@ -49,6 +54,15 @@ const NOTICE: Duration = Duration::from_millis(300);
 /// Changes or requests taken in before a pass, at most, so that a flood cannot hold it off.
 const BATCH: usize = 512;
 
+/// What the agent does for pods beside the kernel.
+#[derive(Default)]
+pub(crate) struct Attendants {
+    /// The resolver, where pods are answered at all.
+    pub(crate) names: Option<Names>,
+    /// Services of the cluster's own, where pods may call them.
+    pub(crate) infra: Option<Infra>,
+}
+
 /// Everything that changes on a node, and the only one to change it.
 pub(crate) struct Reconciler<K, F> {
     node: String,
@@ -57,8 +71,7 @@ pub(crate) struct Reconciler<K, F> {
     /// Everything has been seen once: from now on things may be taken away.
     complete: bool,
     store: AttachmentStore,
-    /// The resolver, where pods are answered at all.
-    names: Option<Names>,
+    attendants: Attendants,
     services: Services,
     follow: F,
     reports: UnboundedSender<Report>,
@@ -76,6 +89,8 @@ pub(crate) struct Reconciler<K, F> {
     complaints: Vec<Complaint>,
     /// Who is behind each interface of the last plan.
     occupants: BTreeMap<HostInterface, Occupant>,
+    /// Those who want to hear what happens to packets.
+    listeners: Listeners,
 }
 
 impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
@@ -85,19 +100,20 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         node: &str,
         kernel: K,
         store: AttachmentStore,
-        names: Option<Names>,
+        attendants: Attendants,
         follow: F,
         reports: UnboundedSender<Report>,
         timing: Timing,
     ) -> Self {
-        let cluster_dns = names.as_ref().map_or_else(Resolver::default, Names::cluster);
+        let names = attendants.names.as_ref();
+        let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
         Reconciler {
             node: node.to_owned(),
             kernel,
             seen: Seen::default(),
             complete: false,
             store,
-            names,
+            attendants,
             services: Services::new(node, cluster_dns),
             follow,
             reports,
@@ -110,6 +126,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             waiting: Vec::new(),
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
+            listeners: Listeners::default(),
         }
     }
 
@@ -118,6 +135,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         mut self,
         mut changes: Receiver<Change>,
         mut requests: Receiver<Request>,
+        mut audience: Receiver<Audience>,
     ) -> Result<()> {
         let mut news = self.kernel.news()?;
         let period = self.timing.look_again;
@@ -129,6 +147,8 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
                 Some(change) = changes.recv() => self.on_changes(change, &mut changes).await,
                 Some(request) = requests.recv() => self.on_requests(request, &mut requests).await,
                 Some(()) = news.recv() => self.on_news(),
+                Some(who) = audience.recv() => self.on_audience(who),
+                Some(events) = self.listeners.next() => self.tell(&events),
                 _ = look_again.tick() => self.on_look_again().await,
                 () = wait_for(alarm) => self.on_alarm().await,
                 else => return Ok(()),
@@ -146,9 +166,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         }
         concerns_kernel |= self.services.resolvers_moved();
         self.complete |= self.seen.is_complete();
-        if let Some(names) = &mut self.names {
-            names.publish();
-        }
+        self.inform_attendants();
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
@@ -164,8 +182,11 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     /// The watches follow at every change of this node's ports, not once for a batch: a network
     /// that left and came back in between must be listed anew. So with namespaces.
     fn take_in(&mut self, change: Change) {
-        let moves = matches!(change, Change::OwnPorts(_) | Change::Namespaces(_));
-        if let Some(names) = &mut self.names {
+        let moves = matches!(
+            change,
+            Change::OwnPorts(_) | Change::Namespaces(_) | Change::Api(_) | Change::Exports(_)
+        );
+        if let Some(names) = &mut self.attendants.names {
             names.absorb(&change);
         }
         self.services.absorb(&change);
@@ -184,7 +205,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
-        if let Some(names) = &mut self.names {
+        if let Some(names) = &mut self.attendants.names {
             names.follow(&scope, &self.seen);
         }
         self.services.follow(&scope, &self.seen);
@@ -196,6 +217,19 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             tracing::warn!(%service, %complaint, "not served");
             let report = Report::Service(ServiceReport { service, uid, complaint });
             let _reporter_may_have_ended = self.reports.send(report);
+        }
+    }
+
+    /// Tells what was seen to those who need it beside the kernel.
+    fn inform_attendants(&mut self) {
+        if let Some(infra) = &mut self.attendants.infra {
+            infra.offer(&self.seen.backed());
+        }
+        if let Some(names) = &mut self.attendants.names {
+            if self.seen.has_seen_exports() {
+                names.export(&self.seen.exported());
+            }
+            names.publish();
         }
     }
 

@@ -11,9 +11,12 @@ use atoll_api::DnsMode;
 use atoll_model::compile::{
     Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
 };
+use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
 use atoll_types::NetworkId;
 use atoll_zones::{Service, Slice};
+
+use crate::infra::Backed;
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -52,6 +55,12 @@ pub(crate) enum Change {
     Fronts(Quarter, Delta<String, ServiceFront>),
     /// EndpointSlices, likewise.
     Groups(Quarter, Delta<String, EndpointGroup>),
+    /// The service of the cluster's API.
+    Api(Delta<ServiceName, Exported>),
+    /// Services that an administrator exports to tenants.
+    Exports(Delta<ServiceName, Exported>),
+    /// EndpointSlices of such a service.
+    Targets(ServiceName, Delta<String, TargetSlice>),
 }
 
 impl Change {
@@ -62,7 +71,10 @@ impl Change {
             | Change::OwnPorts(_)
             | Change::NetworkPorts(..)
             | Change::Network(..)
-            | Change::Namespaces(_) => true,
+            | Change::Namespaces(_)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..) => true,
             Change::Zones(_)
             | Change::Services(..)
             | Change::Slices(..)
@@ -107,6 +119,15 @@ pub(crate) enum Upstreams {
     Own(Vec<SocketAddr>),
 }
 
+/// A service of the cluster's own, as callers and as askers of names know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exported {
+    /// Who may call it, and where.
+    pub(crate) export: Export,
+    /// What its name stands for.
+    pub(crate) named: Service,
+}
+
 /// A namespace as a part of a network, by the names of both. One that moves to another network is
 /// another.
 pub(crate) type Quarter = (String, String);
@@ -127,6 +148,8 @@ pub(crate) struct Scope {
     pub(crate) networks: BTreeMap<String, Presence>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
+    /// The services of the cluster's own whose slices must be watched.
+    pub(crate) exports: BTreeSet<ServiceName>,
 }
 
 impl Scope {
@@ -172,6 +195,9 @@ pub(crate) struct Seen {
     namespaces: Listed<String, Tenancy>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
+    api: Listed<ServiceName, Exported>,
+    exports: Listed<ServiceName, Exported>,
+    targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
 }
 
 impl Seen {
@@ -202,7 +228,46 @@ impl Seen {
             | Change::Slices(..)
             | Change::Fronts(..)
             | Change::Groups(..) => {}
+            Change::Api(delta) => absorb(&mut self.api, delta),
+            Change::Exports(delta) => absorb(&mut self.exports, delta),
+            Change::Targets(service, delta) => self.absorb_targets(service, delta),
         }
+        let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
+        self.targets.retain(|service, _| exports.contains(service));
+    }
+
+    fn absorb_targets(&mut self, service: ServiceName, delta: Delta<String, TargetSlice>) {
+        let known = self.targets.entry(service).or_default();
+        match delta {
+            Delta::All(slices) => *known = slices,
+            Delta::Put(name, slice) => drop(known.insert(name, slice)),
+            Delta::Gone(name) => drop(known.remove(&name)),
+        }
+    }
+
+    /// The services that tenants may call: the cluster's API, and those that are exported from
+    /// namespaces known to be no tenant's.
+    pub(crate) fn exported(&self) -> BTreeMap<&ServiceName, &Exported> {
+        let exports = self.exports.iter().flatten();
+        let infra = exports.filter(|(name, _)| self.is_nobodys(&name.0));
+        infra.chain(self.api.iter().flatten()).collect()
+    }
+
+    /// Whether all of them have been seen.
+    pub(crate) fn has_seen_exports(&self) -> bool {
+        self.api.is_some() && self.exports.is_some() && self.namespaces.is_some()
+    }
+
+    /// They, and who stands behind each.
+    pub(crate) fn backed(&self) -> BTreeMap<ServiceName, Backed<'_>> {
+        self.exported()
+            .into_iter()
+            .map(|(name, exported)| {
+                let slices = self.targets.get(name).into_iter().flat_map(BTreeMap::values);
+                let slices = slices.collect();
+                (name.clone(), Backed { export: &exported.export, slices })
+            })
+            .collect()
     }
 
     fn follow_own_ports(&mut self) {
@@ -252,6 +317,7 @@ impl Seen {
         Scope {
             networks: networks.into_iter().map(presence).collect(),
             is_whole: self.namespaces.is_some(),
+            exports: self.exported().into_keys().cloned().collect(),
         }
     }
 
@@ -317,6 +383,7 @@ impl Seen {
             attachments: attachments.collect(),
             cluster_dns,
             own_dns: self.own_dns(led),
+            ..NodeView::default()
         }
     }
 }

@@ -5,12 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use atoll_cni::wire::{AgentReply, AgentRequest};
+use atoll_cni::wire::{AgentReply, AgentRequest, Call, Word};
 use atoll_cni::{CniError, ErrorCode};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
+
+use crate::reconcile::{Audience, Listener};
 
 /// The longest question; a list of every attachment of a full node fits.
 const LONGEST_QUESTION: u64 = 1 << 20;
@@ -23,6 +25,18 @@ pub(crate) struct Request {
     /// The way back to who asked.
     pub(crate) reply: oneshot::Sender<AgentReply>,
 }
+
+/// Where questions go, and where listeners do.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    /// The mailbox of questions.
+    pub(crate) requests: Sender<Request>,
+    /// The mailbox of those who come and go to listen.
+    pub(crate) audience: Sender<Audience>,
+}
+
+/// How many words may wait for a listener before some are missed.
+const WORDS: usize = 4096;
 
 /// The listening socket.
 pub(crate) struct Server {
@@ -51,10 +65,10 @@ impl Server {
     }
 
     /// Takes questions for good.
-    pub(crate) async fn run(self, requests: Sender<Request>) -> Result<()> {
+    pub(crate) async fn run(self, actor: Actor) -> Result<()> {
         loop {
             let (stream, _) = self.listener.accept().await.context("cannot accept")?;
-            tokio::spawn(converse(stream, requests.clone()));
+            tokio::spawn(converse(stream, actor.clone()));
         }
     }
 }
@@ -66,30 +80,58 @@ fn remove_if_there(path: &Path) -> std::io::Result<()> {
     }
 }
 
-async fn converse(stream: UnixStream, requests: Sender<Request>) {
-    if let Err(error) = answer_one(stream, requests).await {
+async fn converse(stream: UnixStream, actor: Actor) {
+    if let Err(error) = answer(stream, actor).await {
         tracing::debug!(%error, "a caller went away");
     }
 }
 
-async fn answer_one(stream: UnixStream, requests: Sender<Request>) -> Result<()> {
+async fn answer(stream: UnixStream, actor: Actor) -> Result<()> {
     let mut stream = BufReader::new(stream);
     let mut question = String::new();
     (&mut stream).take(LONGEST_QUESTION).read_line(&mut question).await?;
     let reply = match serde_json::from_str(&question) {
-        Ok(ask) => ask_actor(ask, requests).await?,
+        Ok(Call::Ask(ask)) => ask_actor(ask, &actor.requests).await?,
+        Ok(Call::Listen(wish)) => {
+            let (words, told) = channel(WORDS);
+            let listener = Listener::new(wish.observe, words);
+            actor.audience.send(Audience::Joins(listener)).await?;
+            let ended = pass_on(told, &mut stream).await;
+            actor.audience.send(Audience::Left).await?;
+            return ended;
+        }
         Err(error) => AgentReply::Failed(
             CniError::new(ErrorCode::Decode, "the agent did not understand the question")
                 .because(error),
         ),
     };
-    let mut line = serde_json::to_vec(&reply)?;
-    line.push(b'\n');
-    stream.get_mut().write_all(&line).await?;
+    stream.get_mut().write_all(&line(&reply)?).await?;
     Ok(())
 }
 
-async fn ask_actor(ask: AgentRequest, requests: Sender<Request>) -> Result<AgentReply> {
+/// Tells what there is to tell until the listener goes away or nothing can come any more.
+async fn pass_on(mut told: Receiver<Word>, stream: &mut BufReader<UnixStream>) -> Result<()> {
+    let (reader, mut writer) = stream.get_mut().split();
+    let mut silence = [0; 1];
+    let mut reader = BufReader::new(reader);
+    loop {
+        tokio::select! {
+            word = told.recv() => match word {
+                Some(word) => writer.write_all(&line(&word)?).await?,
+                None => return Ok(()),
+            },
+            _end = reader.read(&mut silence) => return Ok(()),
+        }
+    }
+}
+
+fn line(said: &impl serde::Serialize) -> Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+async fn ask_actor(ask: AgentRequest, requests: &Sender<Request>) -> Result<AgentReply> {
     let (reply, answer) = oneshot::channel();
     requests.send(Request { ask, reply }).await?;
     Ok(answer.await?)

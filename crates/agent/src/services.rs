@@ -165,7 +165,10 @@ impl Services {
             | Change::Namespaces(_)
             | Change::Network(..)
             | Change::Services(..)
-            | Change::Slices(..) => {}
+            | Change::Slices(..)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..) => {}
         }
     }
 
@@ -360,7 +363,8 @@ mod tests {
     fn scope(namespaces: &[&str]) -> Scope {
         let namespaces = namespaces.iter().map(|&name| name.to_owned()).collect();
         let presence = Presence { id: id(), namespaces };
-        Scope { networks: [("acme.default".to_owned(), presence)].into(), is_whole: true }
+        let networks = [("acme.default".to_owned(), presence)].into();
+        Scope { networks, is_whole: true, exports: BTreeSet::new() }
     }
 
     fn quarter(namespace: &str) -> (String, String) {

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use atoll_api::{Network, Port, marks};
 use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
+use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
@@ -25,17 +26,22 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
 use crate::seen::{
-    Change, Delta, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, Tenancy, Upstreams,
+    Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, Tenancy,
+    Upstreams,
 };
+
+/// The label by which a slice names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 3],
+    _always: [Watch; 5],
     networks: BTreeMap<NetworkId, Watch>,
     dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
+    targets: BTreeMap<ServiceName, Watch>,
 }
 
 /// Where watches begin, and where what they see goes.
@@ -87,13 +93,17 @@ impl Watches {
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
+        let source = Source { client: client.clone(), changes };
+        let [nodes, own, namespaces] =
+            [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            source: Source { client: client.clone(), changes },
-            _always: [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)],
+            _always: [nodes, own, namespaces, source.api(), source.exports()],
+            source,
             networks: BTreeMap::new(),
             dns: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            targets: BTreeMap::new(),
         }
     }
 
@@ -106,6 +116,7 @@ impl Watches {
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
     }
 }
 
@@ -142,6 +153,38 @@ impl Source {
                 move |delta| Change::Services(names.clone(), delta),
                 move |delta| Change::Fronts(fronts.clone(), delta),
             ),
+        ))
+    }
+
+    /// The one service of every cluster that leads to its API.
+    fn api(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::namespaced(self.client.clone(), "default"),
+            watcher::Config::default().fields("metadata.name=kubernetes"),
+            |service| exported(service, Export::api(service)),
+            service_name,
+            (self.changes.clone(), Change::Api),
+        ))
+    }
+
+    fn exports(&self) -> Watch {
+        Watch::start(follow::<Service, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().labels(marks::EXPORT),
+            |service| exported(service, Export::labelled(service)),
+            service_name,
+            (self.changes.clone(), Change::Exports),
+        ))
+    }
+
+    fn targets(&self, service: &ServiceName) -> Watch {
+        let service = service.clone();
+        Watch::start(follow::<EndpointSlice, _, _>(
+            Api::namespaced(self.client.clone(), &service.0),
+            watcher::Config::default().labels(&format!("{SERVICE_NAME}={}", service.1)),
+            |slice| Some((slice.name_any(), TargetSlice::read(slice))),
+            EndpointSlice::name_any,
+            (self.changes.clone(), move |delta| Change::Targets(service.clone(), delta)),
         ))
     }
 
@@ -300,6 +343,23 @@ fn put_or_gone<K, V>(key: K, value: Option<V>) -> Delta<K, V> {
         Some(value) => Delta::Put(key, value),
         None => Delta::Gone(key),
     }
+}
+
+fn service_name(service: &Service) -> ServiceName {
+    (service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// A service that cannot be exported is not, and that is said once for each change of it.
+fn exported(
+    service: &Service,
+    read: Result<Export, ExportError>,
+) -> Option<(ServiceName, Exported)> {
+    let name = service_name(service);
+    let export = read
+        .inspect_err(|error| tracing::warn!(service = ?name, %error, "service not exported"))
+        .ok()?;
+    let named = named(service)?;
+    Some((name, Exported { export, named }))
 }
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`

@@ -4,9 +4,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A claim's *name* is the thing claimed: a network id, an address of a network, or a block of
-/// the range that flat networks share. The API lets a
-/// name exist once, so that even two controllers can never hand one thing out twice.
+/// A claim's *name* is the thing claimed: a network id, an address of a network, an address of
+/// a tenant's services, or a block of the range that flat networks share. The API lets a name exist
+/// once, so that even two controllers can never hand one thing out twice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "atoll.dev",
@@ -31,14 +31,15 @@ pub struct ClaimSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimHolder {
-    /// What the holder is: `VPC`, `NetworkID`, `Network` or `Port`.
+    /// What the holder is: `VPC`, `NetworkID`, `Network`, `Port` or `Service`.
     pub kind: String,
     /// Its namespace, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// The UID of the pod behind a port: a pod of the same name made later is another holder.
+    /// The UID of the pod behind a port, or of the holder: one of the same name made later is
+    /// another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }

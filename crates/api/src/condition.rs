@@ -11,6 +11,8 @@ pub enum ConditionType {
     Ready,
     /// Every node that must know of the object has taken it.
     Programmed,
+    /// The tenant may have more of everything that it has a quota on.
+    HasRoom,
 }
 
 /// Why a condition is as it is: one CamelCase word for machines.

@@ -20,8 +20,23 @@ pub const EXTRA_NETWORKS: &str = "atoll.dev/extra-networks";
 /// Annotation of a pod: `"true"` keeps its addresses for the next pod of its name.
 pub const PERSISTENT: &str = "atoll.dev/persistent";
 
-/// Annotation of a service: the addresses that its network has for it, with commas between.
+/// Label of a service in a namespace of no tenant: pods of tenants may call it, `all` of them or
+/// those `listed` in [`EXPORT_TO`]. Only cluster administrators may set it.
+pub const EXPORT: &str = "atoll.dev/export";
+
+/// Annotation of an exported service: the tenants whose pods may call it, with commas between.
+pub const EXPORT_TO: &str = "atoll.dev/export-to";
+
+/// Annotation of a pod that the controller writes at admission: what the agent of its node probes,
+/// as JSON.
+pub const PROBES: &str = "atoll.dev/probes";
+/// Annotation of a service of a tenant: its addresses from the tenant's service ranges, one of each
+/// family, with a comma between. The controller writes it; whoever writes it first asks for these.
 pub const VIP: &str = "atoll.dev/vip";
+
+/// Annotation of a policy: the networks whose interfaces it is about, as a JSON list of the names
+/// that the tenant gives them. Without it, a policy is about the whole pod.
+pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";
 
 /// Annotation of a pod that the controller writes: its interfaces, as the Network Plumbing Working
 /// Group writes them.

@@ -21,6 +21,7 @@ use crate::network::{NetworkDns, NetworkIsolation};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Networks", type_ = "integer", json_path = ".status.networks"),
     printcolumn(name = "Ports", type_ = "integer", json_path = ".status.ports"),
+    printcolumn(name = "VIPs", type_ = "integer", json_path = ".status.vips"),
     printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation.grade"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63")
@@ -58,6 +59,9 @@ pub struct TenantQuota {
     /// Ports: interfaces of pods. Those that were there before the limit stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<u32>,
+    /// VIPs: addresses of services, one of each family. Those that were there before the limit stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vips: Option<u32>,
 }
 
 /// What a tenant's default network looks like.
@@ -99,6 +103,9 @@ pub struct TenantStatus {
     /// How many ports the tenant has.
     #[serde(default)]
     pub ports: i32,
+    /// How many addresses the tenant's services have.
+    #[serde(default)]
+    pub vips: i32,
     /// The ranges from which its services get addresses.
     #[serde(rename = "serviceCIDRs", default, skip_serializing_if = "Vec::is_empty")]
     pub service_cidrs: Vec<String>,

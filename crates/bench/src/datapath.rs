@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use atoll_testkit::Namespace;
+use serde::{Deserialize, Serialize};
 
 use crate::document::{Judged, Section};
 use crate::paths::{self, ATOLL, Ends, Path, Place};
@@ -14,9 +15,11 @@ use crate::table::Table;
 use crate::traffic::{Ask, Kind};
 
 /// What was measured on one path: for each kind, a value for each round.
-struct Measured {
-    name: &'static str,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    name: String,
     place: Place,
+    kinds: Vec<Kind>,
     rounds: Vec<Vec<f64>>,
 }
 
@@ -40,9 +43,27 @@ the others of 1500.";
 
 /// Measures all paths.
 pub(crate) fn measure(rounds: usize) -> Result<Section> {
-    let paths = paths::all()?;
+    let measured = measure_paths(&paths::all()?, &Kind::ALL, rounds)?;
+    let (same, across): (Vec<_>, Vec<_>) =
+        measured.into_iter().partition(|path| path.place == Place::SameNode);
+    Ok(Section {
+        title: "Datapath",
+        notes: format!("{NOTES}\n\n{rounds} rounds."),
+        tables: [&same, &across]
+            .map(|paths| (paths[0].place.to_string(), table(paths, Kind::heading)))
+            .into(),
+        judged: [same, across].iter().flat_map(|paths| judge(paths)).collect(),
+    })
+}
+
+/// Measures these kinds of traffic on these paths, in turns.
+pub(crate) fn measure_paths(
+    paths: &[Path],
+    kinds: &[Kind],
+    rounds: usize,
+) -> Result<Vec<Measured>> {
     let servers = start_servers(paths.iter().flat_map(|path| &path.ends))?;
-    let mut measured: Vec<_> = paths.iter().map(Measured::nothing).collect();
+    let mut measured: Vec<_> = paths.iter().map(|path| Measured::nothing(path, kinds)).collect();
     for round in 0..rounds {
         eprint!("\rdatapath: round {} of {rounds}", round + 1);
         for (path, measured) in paths.iter().zip(&mut measured) {
@@ -51,14 +72,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
     }
     eprintln!();
     drop(servers);
-    let (same, across): (Vec<_>, Vec<_>) =
-        measured.into_iter().partition(|path| path.place == Place::SameNode);
-    Ok(Section {
-        title: "Datapath",
-        notes: format!("{NOTES}\n\n{rounds} rounds."),
-        tables: [&same, &across].map(|paths| (paths[0].place.to_string(), table(paths))).into(),
-        judged: [same, across].iter().flat_map(|paths| judge(paths)).collect(),
-    })
+    Ok(measured)
 }
 
 /// Starts an answering process in every server's namespace.
@@ -91,15 +105,20 @@ pub(crate) fn round(ends: &Ends, kind: Kind) -> Result<f64> {
 }
 
 impl Measured {
-    fn nothing(path: &Path) -> Self {
-        let rounds = vec![vec![]; Kind::ALL.len()];
-        Measured { name: path.name, place: path.place, rounds }
+    fn nothing(path: &Path, kinds: &[Kind]) -> Self {
+        let rounds = vec![vec![]; kinds.len()];
+        Measured { name: path.name.to_owned(), place: path.place, kinds: kinds.into(), rounds }
+    }
+
+    /// Where its ends are.
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 
     fn add(&mut self, path: &Path, round_number: usize) -> Result<()> {
         let ends = &path.ends[round_number % path.ends.len()];
-        for (kind, values) in Kind::ALL.into_iter().zip(&mut self.rounds) {
-            let value = round(ends, kind);
+        for (kind, values) in self.kinds.iter().zip(&mut self.rounds) {
+            let value = round(ends, *kind);
             values.push(value.with_context(|| format!("on the path {}", self.name))?);
         }
         Ok(())
@@ -111,12 +130,14 @@ impl Measured {
     }
 }
 
-fn table(paths: &[Measured]) -> Table {
-    let mut table = Table::new(["path"].into_iter().chain(Kind::ALL.map(Kind::heading)));
+/// Values and ratios to the first path.
+pub(crate) fn table(paths: &[Measured], heading: impl Fn(Kind) -> &'static str) -> Table {
+    let headings = paths[0].kinds.iter().copied().map(heading);
+    let mut table = Table::new(["path"].into_iter().chain(headings));
     for path in paths {
         let ratios = path.ratios(&paths[0]);
         let cells = path.rounds.iter().zip(&ratios).map(|(values, ratios)| cell(values, ratios));
-        table.row([path.name.to_owned()].into_iter().chain(cells));
+        table.row([path.name.clone()].into_iter().chain(cells));
     }
     table
 }
@@ -129,12 +150,13 @@ pub(crate) fn cell(values: &[f64], ratios: &Sample) -> String {
     format!("{value:.digits$} · {:.2} ({low:.2}–{high:.2})", ratios.median())
 }
 
-fn judge(paths: &[Measured]) -> Vec<Judged> {
+/// Our own path by its goals.
+pub(crate) fn judge(paths: &[Measured]) -> Vec<Judged> {
     let ours = paths.iter().find(|path| path.name == ATOLL);
     let ratios = ours.map(|ours| ours.ratios(&paths[0])).unwrap_or_default();
-    let judged = Kind::ALL.into_iter().zip(ratios).filter_map(|(kind, ratios)| {
+    let judged = paths[0].kinds.iter().zip(ratios).filter_map(|(kind, ratios)| {
         let goal = kind.goal(paths[0].place)?;
-        let what = format!("{}, {}", paths[0].place, kind.heading());
+        let what = format!("{}, {}", paths[0].place, kind.name());
         Some(Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() })
     });
     judged.collect()
@@ -153,9 +175,10 @@ mod tests {
 
     #[test]
     fn only_our_own_path_is_judged_and_by_the_goals_of_its_place() {
-        let path = |name, factor: f64| Measured {
-            name,
+        let path = |name: &str, factor: f64| Measured {
+            name: name.to_owned(),
             place: Place::SameNode,
+            kinds: Kind::ALL.into(),
             rounds: Kind::ALL.map(|_| vec![factor; 3]).into(),
         };
         let judged = judge(&[path("limit", 1.0), path("bridge", 1.5), path(ATOLL, 1.05)]);

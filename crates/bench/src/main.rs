@@ -7,6 +7,7 @@
 mod api;
 mod cni;
 mod control;
+mod counted;
 mod curve;
 mod datapath;
 mod dns;
@@ -48,6 +49,13 @@ enum Command {
     /// The asking end of a measured path
     #[command(hide = true)]
     Ask(Ask),
+    /// Count instructions, inside a machine whose clock counts them
+    #[command(hide = true)]
+    Count {
+        /// How many rounds
+        #[arg(long)]
+        rounds: usize,
+    },
     /// The embedded API that is measured; it ends with its standard input
     #[command(hide = true)]
     Serve(api::Serve),
@@ -59,7 +67,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "cni", "curve", "control", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "control", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -79,6 +87,8 @@ struct Run {
 enum Part {
     /// Packets: Atoll beside a bare veth pair, bridges, routing and VXLAN
     Datapath,
+    /// The same paths counted in instructions, in a machine that no load disturbs
+    Counted,
     /// The CNI plugin beside Debian's
     Cni,
     /// The round trip, memory and the agent as networks grow
@@ -94,6 +104,7 @@ enum Part {
 fn main() -> Result<ExitCode> {
     match Bench::parse().command {
         Command::Serve(arguments) => api::serve(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Count { rounds } => counted::inside(rounds).map(|()| ExitCode::SUCCESS),
         Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
         Command::Ask(ask) => {
             println!("{}", ask.run()?);
@@ -126,6 +137,7 @@ impl Run {
         let rounds = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
         match part {
             Part::Datapath => datapath::measure(rounds(31, 9)),
+            Part::Counted => counted::measure(rounds(5, 3)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Control => control::measure(&self.atoll, self.quick),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),

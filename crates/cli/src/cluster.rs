@@ -54,7 +54,8 @@ where
     })
 }
 
-fn shutdown() -> Result<Shutdown> {
+/// Done when SIGTERM or SIGINT comes.
+pub(crate) fn shutdown() -> Result<Shutdown> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(Box::pin(async move {

@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
   atoll dns query --lab demo --as acme/web -t srv _http._tcp.db")]
 pub(crate) struct QueryArgs {
     /// The pod that would ask.
-    #[arg(long = "as", value_name = "NAMESPACE/POD", value_parser = pod)]
+    #[arg(long = "as", value_name = "NAMESPACE/POD", value_parser = output::pod)]
     pod: PodRef,
     /// The name, as a program in the pod would write it.
     name: String,
@@ -57,14 +57,6 @@ pub(crate) struct QueryArgs {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-}
-
-fn pod(text: &str) -> Result<PodRef, String> {
-    let parts = text.split_once('/').filter(|(namespace, name)| {
-        !namespace.is_empty() && !name.is_empty() && !name.contains('/')
-    });
-    let (namespace, name) = parts.ok_or("write it as namespace/pod, like acme/web")?;
-    Ok(PodRef::new(namespace, name))
 }
 
 /// Exits with 1 where the name has no answer.
@@ -131,14 +123,6 @@ mod tests {
     use atoll_cni::wire::NameTry;
 
     use super::*;
-
-    #[test]
-    fn a_pod_is_written_with_its_namespace() {
-        assert_eq!(pod("acme/web").unwrap(), PodRef::new("acme", "web"));
-        for bad in ["web", "/web", "acme/", "a/b/c"] {
-            assert!(pod(bad).unwrap_err().contains("acme/web"), "{bad}");
-        }
-    }
 
     #[test]
     fn the_table_has_the_network_and_each_name_with_its_reason() {

@@ -5,13 +5,17 @@ mod cluster;
 mod convert;
 mod dns;
 mod drops;
+mod install;
+mod leave;
+mod observe;
 mod output;
+mod target;
 mod who;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use atoll_agent::AgentConfig;
+use atoll_agent::{AgentConfig, LeaveConfig};
 use atoll_controller::ControllerConfig;
 use atoll_datapath::Datapath;
 use atoll_lab::{Hooks, LabCommand};
@@ -23,6 +27,8 @@ use crate::cluster::ClusterArgs;
 use crate::convert::ConvertArgs;
 use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
+use crate::install::{InstallArgs, Intent, UninstallArgs};
+use crate::observe::ObserveArgs;
 use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -37,9 +43,11 @@ const EXAMPLES: &str = "Examples:
   atoll lab up                      a small cluster on this machine
   atoll lab exec -n acme web -- ip addr
   atoll drops --lab default         what was dropped, and why
+  atoll observe --pod acme/web      drops and connections of a pod, as they happen
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
-  atoll apply -f network.yaml --tenant acme";
+  atoll apply -f network.yaml --tenant acme
+  atoll install --dry-run           what it would bring to a cluster";
 
 #[derive(Subcommand)]
 enum Command {
@@ -48,6 +56,8 @@ enum Command {
     Lab(LabCommand),
     /// What was dropped on a node or in a lab, and why
     Drops(DropsArgs),
+    /// Drops and connections on a node or in a lab, as they happen
+    Observe(ObserveArgs),
     /// Who has an address, in every network that has it
     Who(WhoArgs),
     /// What names mean to a pod
@@ -57,6 +67,12 @@ enum Command {
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
     Apply(ApplyArgs),
+    /// Bring Atoll to a cluster
+    Install(InstallArgs),
+    /// Bring this version to a cluster that has another, with the settings as they are
+    Upgrade(InstallArgs),
+    /// Take Atoll off a cluster and its nodes
+    Uninstall(UninstallArgs),
     /// Client, echo server and prober for trying out networks
     #[command(subcommand)]
     Toolbox(ToolboxCommand),
@@ -74,6 +90,8 @@ enum Command {
         #[command(flatten)]
         config: AgentConfig,
     },
+    /// Take everything of Atoll off this node, once its agent has ended
+    Leave(LeaveConfig),
     /// The CNI plugin, as a container runtime calls it; the same as calling this program atoll-cni
     Cni,
 }
@@ -82,15 +100,20 @@ fn main() -> ExitCode {
     if called_as("atoll-cni") {
         return atoll_cni::run();
     }
+    output::end_quietly_when_nobody_reads();
     let command = Atoll::parse().command;
     output::report(match command {
         Command::Cni => return atoll_cni::run(),
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
+        Command::Observe(args) => observe::run(&args),
         Command::Who(args) => who::run(&args),
         Command::Dns(command) => dns::run(command),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
+        Command::Install(args) => install::run(args, Intent::Install),
+        Command::Upgrade(args) => install::run(args, Intent::Upgrade),
+        Command::Uninstall(args) => install::uninstall(&args),
         Command::Toolbox(toolbox) => atoll_toolbox::run(toolbox),
         Command::Controller { cluster, config } => cluster::serve(&cluster, |client, shutdown| {
             atoll_controller::run(client, config, shutdown)
@@ -98,6 +121,7 @@ fn main() -> ExitCode {
         Command::Agent { cluster, config } => {
             cluster::serve(&cluster, |client, shutdown| atoll_agent::run(client, config, shutdown))
         }
+        Command::Leave(config) => leave::run(&config),
     })
 }
 

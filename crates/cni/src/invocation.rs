@@ -127,9 +127,10 @@ fn action(command: &str, version: &str, env: Env<'_>, config: &Config) -> Result
     match command {
         "ADD" => Ok(Action::Add(attachment(env)?)),
         "DEL" => Ok(Action::Del(attachment_id(env)?)),
-        "CHECK" => {
-            since("0.4.0", command, version).and_then(|()| Ok(Action::Check(attachment_id(env)?)))
-        }
+        "CHECK" => since("0.4.0", command, version).and_then(|()| {
+            sandbox(env)?;
+            Ok(Action::Check(attachment_id(env)?))
+        }),
         "STATUS" => since("1.1.0", command, version).map(|()| Action::Status),
         "GC" => since("1.1.0", command, version).and_then(|()| {
             let valid = config.valid_attachments.clone();
@@ -168,13 +169,18 @@ fn attachment_id(env: Env<'_>) -> Result<AttachmentId, CniError> {
 
 fn attachment(env: Env<'_>) -> Result<AttachmentRequest, CniError> {
     let id = attachment_id(env)?;
-    let sandbox = PathBuf::from(required(env, "CNI_NETNS")?);
-    if !sandbox.is_absolute() {
-        return Err(invalid_environment("CNI_NETNS", "the path must be absolute"));
-    }
+    let sandbox = sandbox(env)?;
     let args = env("CNI_ARGS").unwrap_or_default();
     let pod = PodRef::new(argument(&args, "K8S_POD_NAMESPACE")?, argument(&args, "K8S_POD_NAME")?);
     Ok(AttachmentRequest { id, sandbox, pod, pod_uid: argument(&args, "K8S_POD_UID").ok() })
+}
+
+fn sandbox(env: Env<'_>) -> Result<PathBuf, CniError> {
+    let sandbox = PathBuf::from(required(env, "CNI_NETNS")?);
+    if sandbox.is_absolute() {
+        return Ok(sandbox);
+    }
+    Err(invalid_environment("CNI_NETNS", "the path must be absolute"))
 }
 
 fn required(env: Env<'_>, name: &str) -> Result<String, CniError> {

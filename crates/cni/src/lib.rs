@@ -7,6 +7,7 @@
 
 mod attachment;
 mod error;
+mod event;
 mod invocation;
 mod plugin;
 mod result;
@@ -17,6 +18,7 @@ pub mod wire;
 pub use attachment::{Attached, AttachedInterface, AttachmentId, AttachmentRequest};
 pub use door::{Answer, Chain, Door};
 pub use error::{CniError, ErrorCode};
+pub use event::{EventFilter, EventKind, EventReport, PacketEnd};
 pub use invocation::{Action, Invocation, SUPPORTED_VERSIONS};
 pub use plugin::run;
 pub use result::CniResult;

@@ -58,7 +58,8 @@ fn read_input() -> Result<String, CniError> {
 }
 
 fn serve(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
-    match ask(&invocation.agent_socket, &request(&invocation.action))? {
+    let asked = ask(&invocation.agent_socket, &request(&invocation.action));
+    match asked.unwrap_or_else(AgentReply::Failed) {
         AgentReply::Failed(error) => Err(status_error(&invocation.action, error)),
         AgentReply::Attached(attached) => Ok(ours(added(&invocation, &attached).as_ref())),
         AgentReply::NotOurs => not_ours(command, invocation),

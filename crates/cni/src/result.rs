@@ -28,7 +28,7 @@ impl CniResult<'_> {
         let made = || self.attached.interfaces.iter().zip((before.len()..).step_by(2));
         let sides = made().flat_map(|(one, _)| self.sides(one, version));
         let ips = made().flat_map(|(one, place)| addresses(one, place, version));
-        let routes = made().flat_map(|(one, _)| routes(one));
+        let routes = made().flat_map(|(one, place)| routes(one, place == before.len()));
         json!({
             "cniVersion": version,
             "interfaces": before.iter().cloned().chain(sides).collect::<Vec<_>>(),
@@ -78,15 +78,17 @@ fn ipv4_first(interface: &AttachedInterface) -> Vec<IpAddr> {
     ips
 }
 
-/// The named ranges, or one default route for each family that the interface has.
-fn routes(interface: &AttachedInterface) -> Vec<Value> {
+/// The named ranges; of the pod's first interface, where it names none, one default route for each
+/// family that it has.
+fn routes(interface: &AttachedInterface, is_first: bool) -> Vec<Value> {
     let mut families = ipv4_first(interface);
     families.dedup_by_key(|ip| ip.is_ipv6());
     let of_family = |ip: IpAddr| {
         let named = interface.routes.iter().filter(move |range| range.is_ipv4() == ip.is_ipv4());
         let named: Vec<_> = named.map(Cidr::to_string).collect();
         let default = if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-        let all = if interface.routes.is_empty() { vec![default.to_owned()] } else { named };
+        let is_default = is_first && interface.routes.is_empty();
+        let all = if is_default { vec![default.to_owned()] } else { named };
         all.into_iter().map(move |range| json!({"dst": range, "gw": gateway_of(ip)}))
     };
     families.into_iter().flat_map(of_family).collect()

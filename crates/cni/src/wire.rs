@@ -1,5 +1,6 @@
 //! What plugin and agent say to each other: one JSON line each way over a unix socket that only
-//! root may open.
+//! root may open. Whoever listens to events says one line and is told many, until either side goes
+//! away.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -8,8 +9,42 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode};
+use crate::{
+    Attached, AttachmentId, AttachmentRequest, CniError, ErrorCode, EventFilter, EventReport,
+};
 use atoll_types::PodRef;
+
+/// What a caller of the agent says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Call {
+    /// Wants to listen.
+    Listen(Listen),
+    /// Wants one answer.
+    Ask(AgentRequest),
+}
+
+/// A wish to be told what happens to packets, from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listen {
+    /// Of what.
+    pub observe: EventFilter,
+}
+
+/// What a listener is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Word {
+    /// Listening begins: what happens from now on is told.
+    Listening,
+    /// Something happened to a packet.
+    Happened(Box<EventReport>),
+    /// So many events found no room on their way.
+    Missed(u64),
+    /// It cannot be told.
+    Failed(CniError),
+}
 
 /// A question to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,4 +162,23 @@ fn exchange(socket: &Path, request: &AgentRequest) -> std::io::Result<AgentReply
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(serde_json::from_str(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_and_who_listens_are_told_apart() {
+        let both = [
+            Call::Ask(AgentRequest::Drops),
+            Call::Ask(AgentRequest::Gc(vec![])),
+            Call::Listen(Listen { observe: EventFilter::default() }),
+        ];
+        for call in both {
+            let line = serde_json::to_string(&call).unwrap();
+            assert_eq!(serde_json::from_str::<Call>(&line).unwrap(), call, "{line}");
+        }
+        assert!(serde_json::from_str::<Call>(r#"{"sing": {}}"#).is_err());
+    }
 }

@@ -51,6 +51,10 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
             let change = json!({"metadata": {"annotations": annotations}});
             patch(client, target, Part::Object, change).await
         }
+        Action::TellService(target, text) => {
+            let change = json!({"metadata": {"annotations": {marks::VIP: text}}});
+            patch(client, target, Part::Object, change).await
+        }
         Action::SetTenantStatus(target, status) => {
             patch(client, target, Part::Status, json!({"status": status})).await
         }
@@ -179,20 +183,27 @@ async fn patch(
 ) -> Result<Executed> {
     change["metadata"]["resourceVersion"] = json!(target.revision.to_string());
     change["metadata"]["uid"] = json!(target.uid);
-    let (name, params) = (&target.key.name, PatchParams::default());
-    let answer = with_kind!(target.key.kind, K => {
-        let (api, change) = (K::api(client, name), Patch::Merge(&change));
-        let answer = match part {
-            Part::Object => api.patch(&name.name, &params, &change).await,
-            Part::Status => api.patch_status(&name.name, &params, &change).await,
-        };
-        answer.map(|object| settled(&object))
-    });
-    match answer {
+    let name = &target.key.name;
+    match with_kind!(target.key.kind, K => send::<K>(client, name, part, &change).await) {
         Ok(news) => Ok(Executed::as_thought([news])),
         Err(Error::Api(status)) => missed(client, target, status).await,
         Err(error) => Err(error),
     }
+}
+
+async fn send<K: Known>(
+    client: &Client,
+    name: &ObjectName,
+    part: Part,
+    change: &Value,
+) -> Result<News> {
+    let (api, params, change) =
+        (K::api(client, name), PatchParams::default(), Patch::Merge(change));
+    let answer = match part {
+        Part::Object => api.patch(&name.name, &params, &change).await,
+        Part::Status => api.patch_status(&name.name, &params, &change).await,
+    };
+    answer.map(|object| settled(&object))
 }
 
 /// A write that found its object changed, replaced or gone brings to light how it is.
@@ -252,7 +263,7 @@ fn there<K: Known>(object: &K) -> News {
 fn settled<K: Known>(object: &K) -> News {
     let meta = object.meta();
     let held = meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
-    let ends_by_itself = K::KIND == Kind::Pod || K::KIND == Kind::Namespace;
+    let ends_by_itself = matches!(K::KIND, Kind::Pod | Kind::Namespace | Kind::Service);
     if meta.deletion_timestamp.is_some() && !held && !ends_by_itself {
         return gone(&target(object));
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use atoll_api::{Claim, Network, Port, Subnet, Tenant};
 use atoll_model::intent::{Kind, ObjectName, Seen};
 use atoll_model::{Key, Target};
-use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod, Service};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,6 +54,7 @@ known!(Claim, |client, _| Api::all(client));
 known!(Namespace, |client, _| Api::all(client));
 known!(Port, |client, name| Api::namespaced(client, &name.namespace));
 known!(Pod, |client, name| Api::namespaced(client, &name.namespace));
+known!(Service, |client, name| Api::namespaced(client, &name.namespace));
 
 /// Evaluates an expression in which `$known` is the type of a [`Kind`] that is known at run time.
 macro_rules! with_kind {
@@ -85,6 +86,10 @@ macro_rules! with_kind {
             }
             atoll_model::intent::Kind::Pod => {
                 type $known = k8s_openapi::api::core::v1::Pod;
+                $body
+            }
+            atoll_model::intent::Kind::Service => {
+                type $known = k8s_openapi::api::core::v1::Service;
                 $body
             }
         }

@@ -37,7 +37,10 @@ impl Counters {
             "Claims that nobody held any more and that were given back.",
         );
         page.value("atoll_leaks_repaired_total", &[], tally.repaired);
-        page.gauge("atoll_waiting_pods", "Pods that wait for a network or an address.");
+        page.gauge(
+            "atoll_waiting_pods",
+            "Pods, ports and services that wait for a network or an address.",
+        );
         page.value("atoll_waiting_pods", &[], tally.waiting_pods);
         page.gauge("atoll_queue_depth", "Objects that are looked at or wait for it.");
         page.value("atoll_queue_depth", &[], depth);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use atoll_api::{Claim, Network, Port, Subnet, Tenant};
 use atoll_model::intent::ObjectName;
 use futures::{StreamExt, pin_mut};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -24,6 +24,7 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
     tasks.spawn(follow(Api::<Claim>::all(client.clone()), desk.clone()));
     tasks.spawn(follow(Api::<Namespace>::all(client.clone()), desk.clone()));
     tasks.spawn(follow(Api::<Pod>::all(client.clone()), desk.clone()));
+    tasks.spawn(follow(Api::<Service>::all(client.clone()), desk.clone()));
 }
 
 async fn follow<K: Known>(api: Api<K>, desk: Arc<Desk>) {

@@ -76,6 +76,32 @@ struct doors {
 	struct address ipv6[DOORS];
 };
 
+/* A service of the cluster's own, as the pods of a network see it. */
+struct service_door_key {
+	__u32 network;
+	struct address address;
+	__be16 port;
+	__u8 reserved[2];
+};
+
+struct service_door {
+	__be16 listener; /* the agent's port */
+	__u8 reserved[2];
+};
+
+/* The same the other way round. */
+struct service_front_key {
+	__u32 network;
+	__be16 listener;
+	__u8 reserved[2];
+};
+
+struct service_front {
+	struct address address;
+	__be16 port;
+	__u8 reserved[2];
+};
+
 struct drop_key {
 	__u32 network;
 	__u32 reason;
@@ -246,11 +272,14 @@ enum drop_reason {
 #define GATEWAY_IPV4 { 169, 254, 1, 1 }
 #define GATEWAY_IPV6 { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 }
 
-/* The node's link: its Ethernet address, the first of its two addresses of each family, the port
- * behind the doors, and the two ranges in which every interface has an alias. */
+/* The node's link: its Ethernet address, the first of its addresses of each family (one behind each
+ * resolver's door, then the one behind services' doors, then the one that probes come from), the port
+ * behind the resolvers' doors, and the two ranges in which every interface has an alias. */
 #define NODE_MAC { 0x02, 0xa7, 0x00, 0x00, 0x00, 0x02 }
 #define DOOR_IPV4 0xa9fe0102
 #define DOOR_IPV6 { 0xfd61746f, 0x6c6c0000, 0, 2 }
+#define SERVICE_DOOR 2
+#define PROBER 3
 #define DOOR_PORT 61053
 #define DNS_PORT 53
 #define ALIAS_IPV4 0xf0000000

@@ -50,6 +50,16 @@ static __always_inline struct address behind_door_ipv6(__u32 door)
 					    bpf_htonl(first[3] + door) } };
 }
 
+/* The door that this address of the node's link is behind; a number that no door has if none. */
+static __always_inline __u32 door_behind_ipv6(const struct address *ip)
+{
+	struct address first = behind_door_ipv6(0);
+	__u32 door = bpf_ntohl(ip->words[3]) - bpf_ntohl(first.words[3]);
+
+	first.words[3] = ip->words[3];
+	return same_address(&first, ip) ? door : 0xffffffff;
+}
+
 /* Where the pods of a network find the agent, or NULL. */
 static __always_inline struct doors *doors_of(__u32 network)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A question of a pod to one of its network's resolvers goes to the agent of the node.
+/* The ways from a pod to the agent of its node: a question to one of its network's resolvers, a
+ * connection to a service of the cluster's own, and the pod's part in a probe of the agent.
  *
- * The rule: nothing else of a pod reaches the node. The source becomes the alias of the pod's
- * interface, by which the agent knows the asker whatever address it has. */
+ * The rule: nothing else of a pod reaches the node, and a pod opens nothing towards the prober. The
+ * source becomes the alias of the pod's interface, by which the agent knows the pod whatever address
+ * it has. */
 #pragma once
 
 #include "alias.h"
@@ -11,15 +13,21 @@
 #include "drops.h"
 #include "translate.h"
 
-#define NO_DOOR DOORS
+#define NO_WAY 0xffffffff
+
+/* Where a packet comes out on the node. */
+struct way_in {
+	__u32 door; /* counted from the first address of the node's link */
+	struct ports ports;
+};
 
 static __always_inline __u32 door_to(const struct address *of, const struct address *destination)
 {
 	if (is_none(destination))
-		return NO_DOOR;
+		return NO_WAY;
 	if (same_address(&of[0], destination))
 		return 0;
-	return same_address(&of[1], destination) ? 1 : NO_DOOR;
+	return same_address(&of[1], destination) ? 1 : NO_WAY;
 }
 
 static __always_inline int to_node(struct __sk_buff *skb)
@@ -32,44 +40,80 @@ static __always_inline int to_node(struct __sk_buff *skb)
 	return bpf_redirect(NODE_IFINDEX, BPF_F_INGRESS);
 }
 
-static __always_inline bool is_question(const struct transport *t)
+static __always_inline void ask_resolver(const struct flow *flow, const struct interface *own,
+					 bool ipv6, struct way_in *way)
 {
-	return has_ports(t) && t->destination_port == bpf_htons(DNS_PORT);
-}
-
-static __always_inline struct ports ports_behind_door(const struct transport *t)
-{
-	return (struct ports){ .source = t->source_port, .destination = bpf_htons(DOOR_PORT) };
-}
-
-/* The door that this packet asks at, or NO_DOOR. */
-static __always_inline __u32 asked_door(const struct flow *flow, const struct interface *own,
-					bool ipv6)
-{
-	const struct address *known = first_source(own, ipv6);
 	struct doors *ways = doors_of(own->network);
 
-	if (!known || !ways || !same_address(&flow->source, known) ||
-	    !is_question(&flow->transport))
-		return NO_DOOR;
-	return door_to(ipv6 ? ways->ipv6 : ways->ipv4, &flow->destination);
+	if (!ways || flow->transport.destination_port != bpf_htons(DNS_PORT))
+		return;
+	way->door = door_to(ipv6 ? ways->ipv6 : ways->ipv4, &flow->destination);
+	way->ports.destination = bpf_htons(DOOR_PORT);
+}
+
+static __always_inline void call_service(const struct flow *flow, const struct interface *own,
+					 struct way_in *way)
+{
+	struct service_door_key key = { .network = own->network,
+					.address = flow->destination,
+					.port = flow->transport.destination_port };
+	struct service_door *door = bpf_map_lookup_elem(&service_doors, &key);
+
+	if (!door)
+		return;
+	way->door = SERVICE_DOOR;
+	way->ports.destination = door->listener;
+}
+
+static __always_inline bool opens_tcp(const struct transport *t)
+{
+	return (t->signs & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+static __always_inline bool is_prober(const struct address *ip, bool ipv6)
+{
+	struct address prober = ipv6 ? behind_door_ipv6(PROBER) :
+				       ipv4_mapped(behind_door_ipv4(PROBER));
+
+	return same_address(&prober, ip);
+}
+
+static __noinline int find_way_in(const struct flow *flow, const struct interface *own, bool ipv6,
+				  struct way_in *way)
+{
+	const struct address *known = first_source(own, ipv6);
+	const struct transport *t = &flow->transport;
+
+	way->door = NO_WAY;
+	way->ports = (struct ports){ .source = t->source_port,
+				     .destination = t->destination_port };
+	if (!known || !same_address(&flow->source, known) || !has_ports(t))
+		return 0;
+	ask_resolver(flow, own, ipv6, way);
+	if (way->door != NO_WAY || t->protocol != TCP_PROTOCOL)
+		return 0;
+	if (is_prober(&flow->destination, ipv6) && !opens_tcp(t))
+		way->door = PROBER;
+	else
+		call_service(flow, own, way);
+	return 0;
 }
 
 static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,
 				      struct flow *flow)
 {
-	struct ports ports = ports_behind_door(&flow->transport);
-	__u32 door = asked_door(flow, own, false);
 	struct ipv4_ends was, is;
+	struct way_in way;
 
-	if (door == NO_DOOR)
+	find_way_in(flow, own, false, &way);
+	if (way.door == NO_WAY)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
 	was = (struct ipv4_ends){ .source = ipv4_of(&flow->source),
 				  .destination = ipv4_of(&flow->destination) };
 	is = (struct ipv4_ends){ .source = alias_ipv4(skb->ifindex),
-				 .destination = behind_door_ipv4(door) };
+				 .destination = behind_door_ipv4(way.door) };
 	if (translate_ipv4(skb, &was, &is, &flow->transport) ||
-	    translate_ports(skb, &flow->transport, &ports))
+	    translate_ports(skb, &flow->transport, &way.ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_node(skb);
 }
@@ -77,17 +121,17 @@ static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *o
 static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *own,
 				      struct flow *flow)
 {
-	struct ports ports = ports_behind_door(&flow->transport);
-	__u32 door = asked_door(flow, own, true);
 	struct ipv6_ends was, is;
+	struct way_in way;
 
-	if (door == NO_DOOR)
+	find_way_in(flow, own, true, &way);
+	if (way.door == NO_WAY)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
 	was = (struct ipv6_ends){ .source = flow->source, .destination = flow->destination };
 	is = (struct ipv6_ends){ .source = alias_ipv6(skb->ifindex),
-				 .destination = behind_door_ipv6(door) };
+				 .destination = behind_door_ipv6(way.door) };
 	if (translate_ipv6(skb, &was, &is, &flow->transport) ||
-	    translate_ports(skb, &flow->transport, &ports))
+	    translate_ports(skb, &flow->transport, &way.ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_node(skb);
 }

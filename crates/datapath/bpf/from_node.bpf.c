@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Attached to the far side of the node's link: what the node sends to an alias comes here.
  *
- * The rule: only answers of the agent pass, each to the one pod whose alias it was sent to, from
- * the address that the pod had asked. */
+ * The rule: only answers of the agent and its probes pass, each to the one pod whose alias it was
+ * sent to; an answer comes from the address that the pod had asked. */
 #include "alias.h"
 #include "deliver.h"
 #include "icmp.h"
@@ -15,15 +15,53 @@ static __always_inline struct interface *interface_of(__u32 ifindex)
 	return bpf_map_lookup_elem(&interfaces, &key);
 }
 
-static __always_inline bool is_answer(const struct transport *t)
+/* What a packet of the node comes from: the address behind a door, then what the pod sees. */
+struct way_out {
+	__u32 door;
+	struct address source;
+	struct ports ports;
+};
+
+static __always_inline bool answer_question(const struct interface *own, const struct transport *t,
+					    bool ipv6, struct way_out *way)
 {
-	return has_ports(t) && t->source_port == bpf_htons(DOOR_PORT);
+	struct doors *ways = doors_of(own->network);
+	__u32 door = way->door;
+
+	if (!ways || door >= DOORS || t->source_port != bpf_htons(DOOR_PORT))
+		return false;
+	way->source = ipv6 ? ways->ipv6[door] : ways->ipv4[door];
+	way->ports.source = bpf_htons(DNS_PORT);
+	return !is_none(&way->source);
 }
 
-static __always_inline struct ports ports_before_door(const struct transport *t)
+static __always_inline bool answer_for_service(const struct interface *own,
+					       const struct transport *t, bool ipv6,
+					       struct way_out *way)
 {
-	return (struct ports){ .source = bpf_htons(DNS_PORT),
-			       .destination = t->destination_port };
+	struct service_front_key key = { .network = own->network, .listener = t->source_port };
+	struct service_front *front = bpf_map_lookup_elem(&service_fronts, &key);
+
+	if (!front || is_mapped(&front->address) == ipv6)
+		return false;
+	way->source = front->address;
+	way->ports.source = front->port;
+	return true;
+}
+
+static __noinline bool find_way_out(const struct interface *own, const struct transport *t,
+				    bool ipv6, struct way_out *way)
+{
+	way->ports = (struct ports){ .source = t->source_port,
+				     .destination = t->destination_port };
+	if (!has_ports(t))
+		return false;
+	if (way->door < DOORS)
+		return answer_question(own, t, ipv6, way);
+	if (t->protocol != TCP_PROTOCOL)
+		return false;
+	return way->door == PROBER ||
+	       (way->door == SERVICE_DOOR && answer_for_service(own, t, ipv6, way));
 }
 
 static __always_inline int to_pod(struct __sk_buff *skb, const struct interface *own,
@@ -41,14 +79,13 @@ static __always_inline int to_pod(struct __sk_buff *skb, const struct interface 
 static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
-	const struct address *known, *asked;
+	const struct address *known;
 	struct transport transport;
 	struct ipv4_ends was, is;
 	struct interface *own;
-	struct doors *ways;
-	struct ports ports;
+	struct way_out way;
 	struct iphdr *ip;
-	__u32 ifindex, door;
+	__u32 ifindex;
 
 	if (!eth)
 		return drop(skb, NO_NETWORK, DROP_MALFORMED);
@@ -59,17 +96,14 @@ static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 	if (!own)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	known = first_source(own, false);
-	ways = doors_of(own->network);
-	door = bpf_ntohl(was.source) - DOOR_IPV4;
-	if (!known || !ways || door >= DOORS || read_ipv4(skb, ip, &transport) != FINE ||
-	    !is_answer(&transport))
+	way.source = ipv4_mapped(was.source);
+	way.door = bpf_ntohl(was.source) - DOOR_IPV4;
+	if (!known || read_ipv4(skb, ip, &transport) != FINE ||
+	    !find_way_out(own, &transport, false, &way))
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	asked = &ways->ipv4[door];
-	if (is_none(asked))
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	is = (struct ipv4_ends){ .source = ipv4_of(asked), .destination = ipv4_of(known) };
-	ports = ports_before_door(&transport);
-	if (translate_ipv4(skb, &was, &is, &transport) || translate_ports(skb, &transport, &ports))
+	is = (struct ipv4_ends){ .source = ipv4_of(&way.source), .destination = ipv4_of(known) };
+	if (translate_ipv4(skb, &was, &is, &transport) ||
+	    translate_ports(skb, &transport, &way.ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_pod(skb, own, ifindex, bpf_htons(ETH_P_IP));
 }
@@ -77,15 +111,13 @@ static __always_inline int ipv4_from_node(struct __sk_buff *skb)
 static __always_inline int ipv6_from_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
-	struct transport transport;
-	struct address base, *asked;
 	const struct address *known;
+	struct transport transport;
 	struct ipv6_ends was, is;
 	struct interface *own;
-	struct doors *ways;
-	struct ports ports;
+	struct way_out way;
 	struct ipv6hdr *ip;
-	__u32 ifindex, door;
+	__u32 ifindex;
 
 	if (!eth)
 		return drop(skb, NO_NETWORK, DROP_MALFORMED);
@@ -97,19 +129,14 @@ static __always_inline int ipv6_from_node(struct __sk_buff *skb)
 	if (!own)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	known = first_source(own, true);
-	ways = doors_of(own->network);
-	base = behind_door_ipv6(0);
-	door = bpf_ntohl(was.source.words[3]) - bpf_ntohl(base.words[3]);
-	base.words[3] = was.source.words[3];
-	if (!known || !ways || door >= DOORS || !same_address(&base, &was.source) ||
-	    read_ipv6(skb, ip, &transport) != FINE || !is_answer(&transport))
+	way.source = was.source;
+	way.door = door_behind_ipv6(&was.source);
+	if (!known || read_ipv6(skb, ip, &transport) != FINE ||
+	    !find_way_out(own, &transport, true, &way))
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	asked = &ways->ipv6[door];
-	if (is_none(asked))
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
-	is = (struct ipv6_ends){ .source = *asked, .destination = *known };
-	ports = ports_before_door(&transport);
-	if (translate_ipv6(skb, &was, &is, &transport) || translate_ports(skb, &transport, &ports))
+	is = (struct ipv6_ends){ .source = way.source, .destination = *known };
+	if (translate_ipv6(skb, &was, &is, &transport) ||
+	    translate_ports(skb, &transport, &way.ports))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return to_pod(skb, own, ifindex, bpf_htons(ETH_P_IPV6));
 }

@@ -49,6 +49,26 @@ struct {
 	__type(value, struct doors);
 } doors SEC(".maps");
 
+/* Services of the cluster's own that the pods of a network reach through the agent: to its port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct service_door_key);
+	__type(value, struct service_door);
+} service_doors SEC(".maps");
+
+/* And back from its port to what the pods see. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct service_front_key);
+	__type(value, struct service_front);
+} service_fronts SEC(".maps");
+
 /* What was dropped, by network and reason. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Step};
+use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -42,8 +42,11 @@ fn touched(step: &Step) -> Touched {
         | Step::ResizeInterface(..)
         | Step::RaiseInterface(_)
         | Step::RemoveInterfaces(_)
+        | Step::RouteInterface(..)
         | Step::PutDoors(..)
-        | Step::RemoveDoors(_) => Touched::Nothing,
+        | Step::RemoveDoors(_)
+        | Step::PutServiceDoor(..)
+        | Step::RemoveServiceDoor(_) => Touched::Nothing,
     }
 }
 
@@ -54,7 +57,14 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
             datapath.maps.peers.put(key, Peer { reserved: 0 })
         }
         Step::CreateInterface(name, wanted) => {
-            interface::create(&datapath.netlink, name, wanted).await
+            interface::create(&datapath.netlink, name, wanted).await?;
+            note_reach(datapath, name, wanted);
+            Ok(())
+        }
+        Step::RouteInterface(name, wanted) => {
+            interface::route_pod_side(wanted).await?;
+            note_reach(datapath, name, wanted);
+            Ok(())
         }
         Step::GuardInterface(name, guard) => guard_interface(datapath, name, guard).await,
         Step::ResizeInterface(name, wanted) => resize_interface(datapath, name, wanted).await,
@@ -69,10 +79,16 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         }
         Step::PutService(key, service) => datapath.maps.services.put(*key, service),
         Step::RemoveService(key) => datapath.maps.services.remove(*key),
+        Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
+        Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
     }
+}
+
+fn note_reach(datapath: &mut Datapath, name: &HostInterface, wanted: &PodInterface) {
+    datapath.routed.extend(wanted.routed().map(|reach| (name.clone(), reach)));
 }
 
 async fn existing(datapath: &Datapath, name: &HostInterface) -> Result<Link, DatapathError> {
@@ -130,6 +146,32 @@ async fn put_endpoint(
     datapath.maps.endpoints.put(addr.into(), encode::aged(entry, known, clock::now()?))
 }
 
+/// The way back first: a connection that gets in must be answered.
+fn put_service_door(
+    datapath: &mut Datapath,
+    door: &ServiceDoor,
+    listener: u16,
+) -> Result<(), DatapathError> {
+    let (key, value) = (encode::service_door_key(door), encode::service_door(listener));
+    if datapath.maps.service_doors.get(key)?.is_some_and(|known| known != value) {
+        remove_service_door(datapath, door)?;
+    }
+    let (back, front) = encode::service_front(&key, &value);
+    datapath.maps.service_fronts.put(back, front)?;
+    datapath.maps.service_doors.put(key, value)
+}
+
+fn remove_service_door(datapath: &mut Datapath, door: &ServiceDoor) -> Result<(), DatapathError> {
+    let key = encode::service_door_key(door);
+    let Some(value) = datapath.maps.service_doors.get(key)? else { return Ok(()) };
+    datapath.maps.service_doors.remove(key)?;
+    let (back, front) = encode::service_front(&key, &value);
+    if datapath.maps.service_fronts.get(back)? == Some(front) {
+        datapath.maps.service_fronts.remove(back)?;
+    }
+    Ok(())
+}
+
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {
     let link = existing(datapath, name).await?;
     match observe::guard(datapath, name, &link).await? {
@@ -145,6 +187,7 @@ async fn remove_interfaces(
 ) -> Result<(), DatapathError> {
     interface::remove_all(&datapath.netlink, names).await?;
     for name in names {
+        datapath.routed.remove(name);
         unpin(&datapath.pins.links().join(name.as_str()))?;
     }
     for (key, entry) in datapath.maps.interfaces.entries()? {

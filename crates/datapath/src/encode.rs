@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_abi::{self as abi, Address, INTERFACE_NAME_BYTES, MAX_SOURCES};
-use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Place, Resolver};
+use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Place, Resolver, ServiceDoor};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -120,6 +120,40 @@ pub(crate) fn doors_in(entry: &abi::Doors) -> Doors {
     Doors { cluster: resolver(0), own: resolver(1) }
 }
 
+/// The key of the map entry for a door to a service.
+pub(crate) fn service_door_key(door: &ServiceDoor) -> abi::ServiceDoorKey {
+    abi::ServiceDoorKey {
+        network: door.addr.network.get(),
+        address: door.addr.ip.into(),
+        port: door.port.to_be_bytes(),
+        reserved: [0; 2],
+    }
+}
+
+/// The map entry for a door to a service that leads to this port of the agent.
+pub(crate) fn service_door(listener: u16) -> abi::ServiceDoor {
+    abi::ServiceDoor { listener: listener.to_be_bytes(), reserved: [0; 2] }
+}
+
+/// The way back from the agent's port to what pods see.
+pub(crate) fn service_front(
+    key: &abi::ServiceDoorKey,
+    door: &abi::ServiceDoor,
+) -> (abi::ServiceFrontKey, abi::ServiceFront) {
+    let reserved = [0; 2];
+    (
+        abi::ServiceFrontKey { network: key.network, listener: door.listener, reserved },
+        abi::ServiceFront { address: key.address, port: key.port, reserved },
+    )
+}
+
+/// The door that an entry is for, unless no plan ever wrote it.
+pub(crate) fn service_door_of(key: &abi::ServiceDoorKey) -> Option<ServiceDoor> {
+    let network = NetworkId::try_from(key.network).ok()?;
+    let addr = NetAddr::new(network, key.address.into());
+    Some(ServiceDoor { addr, port: u16::from_be_bytes(key.port) })
+}
+
 /// The address an endpoint entry is for, unless no plan ever wrote it.
 pub(crate) fn net_addr(key: &abi::EndpointKey) -> Option<NetAddr> {
     Some(NetAddr::new(NetworkId::try_from(key.network).ok()?, key.address.into()))
@@ -195,6 +229,19 @@ mod tests {
         for (cluster, own) in [(some, both), (both, none), (none, some), (none, none)] {
             let planned = Doors { cluster, own };
             assert_eq!(doors_in(&doors(&planned)), planned);
+        }
+    }
+
+    #[test]
+    fn a_door_to_a_service_survives_the_round_trip_and_leads_back() {
+        for ip in ["10.96.0.1", "fd96::1"].map(|ip| ip.parse().unwrap()) {
+            let addr = NetAddr::new(NetworkId::try_from(7).unwrap(), ip);
+            let door = ServiceDoor { addr, port: 443 };
+            let (key, value) = (service_door_key(&door), service_door(61100));
+            assert_eq!(service_door_of(&key), Some(door));
+            let (back, front) = service_front(&key, &value);
+            assert_eq!((back.network, back.listener), (7, value.listener));
+            assert_eq!((front.address, front.port), (key.address, key.port));
         }
     }
 

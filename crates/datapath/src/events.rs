@@ -1,21 +1,26 @@
 //! What the kernel programs tell while somebody listens: drops, and connections that come and go.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use atoll_abi::{DropReason, Event as Entry, EventKind};
 use atoll_types::NetworkId;
 use aya::maps::{Array, MapData, RingBuf};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::clock;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::pinned;
 
 /// Something that happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in nanoseconds of the monotonic clock.
-    pub at: u64,
+    /// When.
+    pub at: SystemTime,
     /// The network, or none for a packet that could not be put to one.
     pub network: Option<NetworkId>,
     /// The interface where the packet came in.
@@ -62,11 +67,47 @@ impl Events {
     /// Everything that was told up to now and not yet taken.
     pub fn take(&mut self) -> Vec<Event> {
         let mut taken = vec![];
+        let zero = clock::zero();
         while let Some(item) = self.ring.next() {
             let entry = bytemuck::try_pod_read_unaligned(&item).ok();
-            taken.extend(entry.and_then(|entry| event(&entry)));
+            taken.extend(entry.and_then(|entry| event(&entry, zero)));
         }
         taken
+    }
+
+    /// Passes everything on as it happens, for as long as the receiver is there.
+    #[allow(unsafe_code, reason = "tokio wants to be promised that a descriptor stays open")]
+    pub fn follow(self) -> Result<Receiver<Vec<Event>>, DatapathError> {
+        // SAFETY: the ring owns its descriptor, is owned by the registration, and never changes it.
+        let ring = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
+        let ring = ring.map_err(std::io::Error::from).attempt(|| "wait for events".into())?;
+        let (sender, receiver) = channel(BATCHES);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = sender.closed() => {}
+                () = pass_on(ring, &sender) => {}
+            }
+        });
+        Ok(receiver)
+    }
+}
+
+/// How many batches may wait for whoever follows.
+const BATCHES: usize = 4;
+
+async fn pass_on(mut ring: AsyncFd<Events>, sender: &Sender<Vec<Event>>) {
+    while let Ok(mut ready) = ring.readable_mut().await {
+        let batch = ready.get_inner_mut().take();
+        ready.clear_ready();
+        if !batch.is_empty() && sender.send(batch).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
     }
 }
 
@@ -96,12 +137,23 @@ pub(crate) fn silence(dir: &Path) -> Result<(), DatapathError> {
     watchers(dir)?.set(0, 0, 0).attempt(|| "switch the events off".into())
 }
 
+/// Whether somebody listens.
+pub(crate) fn is_watched(dir: &Path) -> Result<bool, DatapathError> {
+    let watched = watchers(dir)?.get(&0, 0).attempt(|| "read the switch of events".into())?;
+    Ok(watched != 0)
+}
+
+/// Goes on telling a listener who was there before.
+pub(crate) fn resume(dir: &Path) -> Result<(), DatapathError> {
+    watchers(dir)?.set(0, 1, 0).attempt(|| "switch the events on".into())
+}
+
 fn watchers(dir: &Path) -> Result<Array<MapData, u32>, DatapathError> {
     Array::try_from(pinned(dir, "watchers")?).attempt(|| "use the switch of events".into())
 }
 
 /// What an entry says, unless it is of another version.
-fn event(entry: &Entry) -> Option<Event> {
+fn event(entry: &Entry, zero: SystemTime) -> Option<Event> {
     let end = |ip, port| SocketAddr::new(std::net::IpAddr::from(ip), u16::from_be_bytes(port));
     let what = match EventKind::from_number(entry.kind)? {
         EventKind::Drop => Happening::Dropped(DropReason::from_number(entry.reason.into())),
@@ -109,7 +161,7 @@ fn event(entry: &Entry) -> Option<Event> {
         EventKind::Closed => Happening::Closed,
     };
     Some(Event {
-        at: entry.at,
+        at: zero + Duration::from_nanos(entry.at),
         network: NetworkId::try_from(entry.network).ok(),
         ifindex: entry.ifindex,
         source: end(entry.source, entry.source_port),

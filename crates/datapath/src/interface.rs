@@ -43,6 +43,11 @@ pub(crate) async fn resize_pod_side(wanted: &PodInterface) -> Result<(), Datapat
     sandbox::resize(&sandbox::open(&wanted.sandbox)?, &wanted.name, wanted.mtu).await
 }
 
+/// Leads what the pod reaches through its side there, and nothing else of it.
+pub(crate) async fn route_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
+    sandbox::route(&sandbox::open(&wanted.sandbox)?, wanted).await
+}
+
 /// Removes the pair; one that is gone already is as good.
 pub(crate) async fn remove(netlink: &Netlink, name: &HostInterface) -> Result<(), DatapathError> {
     let link = netlink.link(name.as_str()).await?;

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_plan::{HostInterface, Observed, Reach, Step};
 use atoll_types::NetworkId;
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -38,6 +39,7 @@ mod program;
 mod quiet;
 mod remove;
 mod routes;
+mod rules;
 mod sandbox;
 mod seat;
 mod services;
@@ -78,6 +80,8 @@ pub struct Datapath {
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
+    /// What pods with several interfaces reach through those made or routed since this was opened.
+    routed: BTreeMap<HostInterface, Reach>,
 }
 
 impl Datapath {
@@ -131,6 +135,7 @@ impl Datapath {
             overlay,
             node_link,
             pod_mtu,
+            routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;
@@ -146,7 +151,11 @@ impl Datapath {
         if self.is_in_order().await? {
             return Ok(Tended::InOrder);
         }
+        let is_watched = events::is_watched(&self.pins.maps()).unwrap_or(false);
         *self = Self::open_with(&self.config.clone(), self.attachment).await?;
+        if is_watched {
+            events::resume(&self.pins.maps())?;
+        }
         Ok(Tended::OpenedAnew)
     }
 
@@ -225,10 +234,15 @@ impl Datapath {
         self.maps.collect()
     }
 
-    /// Uninstalls: removes every link, pin and device of ours in this network namespace, going on
-    /// after errors.
-    pub async fn remove(config: &DatapathConfig) -> Result<(), DatapathError> {
-        remove::remove(config).await
+    /// Uninstalls: removes every link and device of ours in this network namespace and every pin
+    /// below `bpf_root`, going on after errors.
+    pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
+        remove::remove(bpf_root).await
+    }
+
+    /// What [`Datapath::remove`] would remove, in words.
+    pub async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
+        remove::traces(bpf_root).await
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use atoll_abi::{
     Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey, Traffic,
-    TurnKey,
+    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey,
+    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -56,6 +56,8 @@ pub(crate) struct Maps {
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
+    pub(crate) service_doors: Table<ServiceDoorKey, ServiceDoor>,
+    pub(crate) service_fronts: Table<ServiceFrontKey, ServiceFront>,
     pub(crate) networks: Networks,
     pub(crate) connections: Connections,
     pub(crate) services: Services,
@@ -70,6 +72,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
+    check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
+    check_shape::<ServiceFrontKey, ServiceFront>(&dir.join("service_fronts"))?;
     check_shape::<DropKey, DropCounter>(&dir.join("drops"))?;
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
     check_shape::<u32, Network>(&dir.join("networks"))?;
@@ -104,6 +108,8 @@ impl Maps {
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
+            service_doors: Table::open(dir, "service_doors")?,
+            service_fronts: Table::open(dir, "service_fronts")?,
             networks: Networks::open(dir)?,
             connections: Connections::open(dir)?,
             services: Services::open(dir)?,
@@ -144,6 +150,7 @@ impl Maps {
     /// Forgets connections that are over, and the drop counters of networks that have no interface
     /// here any more.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
+        self.collect_service_fronts()?;
         let networks = &self.networks;
         let share = |network, place| networks.share_at(network, place);
         self.connections.collect(clock::now()?, share)?;
@@ -161,6 +168,23 @@ impl Maps {
             match self.drops.remove(&key) {
                 done if is_missing(&done) => {}
                 done => done.attempt(|| "remove a drop counter".into())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets ways back that no door leads to: a step that was cut short may leave one.
+    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+        for (back, front) in self.service_fronts.entries()? {
+            let key = ServiceDoorKey {
+                network: back.network,
+                address: front.address,
+                port: front.port,
+                reserved: [0; 2],
+            };
+            let door = self.service_doors.get(key)?;
+            if door.is_none_or(|door| door.listener != back.listener) {
+                self.service_fronts.remove(back)?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_abi as abi;
-use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Observed, ObservedInterface};
+use atoll_plan::{Doors, Endpoint, Guard, HostInterface, Observed, ObservedInterface, ServiceDoor};
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::Datapath;
@@ -23,6 +23,7 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         endpoints: endpoints(datapath, &seats(datapath, &links)?)?,
         doors: doors(datapath)?,
         services: datapath.maps.services.all()?,
+        service_doors: service_doors(datapath)?,
     })
 }
 
@@ -74,6 +75,18 @@ fn doors(datapath: &Datapath) -> Result<BTreeMap<NetworkId, Doors>, DatapathErro
     Ok(entries.filter_map(decode).collect())
 }
 
+/// A door without its way back is only half there.
+fn service_doors(datapath: &Datapath) -> Result<BTreeMap<ServiceDoor, Option<u16>>, DatapathError> {
+    let mut seen = BTreeMap::new();
+    for (key, value) in datapath.maps.service_doors.entries()? {
+        let Some(door) = encode::service_door_of(&key) else { continue };
+        let (back, front) = encode::service_front(&key, &value);
+        let is_whole = datapath.maps.service_fronts.get(back)? == Some(front);
+        seen.insert(door, is_whole.then_some(u16::from_be_bytes(value.listener)));
+    }
+    Ok(seen)
+}
+
 /// The pods' interfaces that are guarded, by the index of their host side.
 pub(crate) fn askers(datapath: &Datapath) -> Result<BTreeMap<u32, HostInterface>, DatapathError> {
     let entries = datapath.maps.interfaces.entries()?.into_iter();
@@ -92,7 +105,8 @@ async fn interfaces(
     for (name, link) in links {
         let guard = guard(datapath, name, link).await?;
         let (up, mtu) = (link.up, link.mtu);
-        seen.insert(name.clone(), ObservedInterface { exists: true, up, mtu, guard });
+        let reach = datapath.routed.get(name).cloned();
+        seen.insert(name.clone(), ObservedInterface { exists: true, up, mtu, reach, guard });
     }
     Ok(seen)
 }

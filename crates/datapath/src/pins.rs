@@ -66,7 +66,7 @@ impl Pins {
     }
 
     /// The directories of all layouts, ours and others'.
-    fn layouts(&self) -> Result<Vec<PathBuf>, DatapathError> {
+    pub(crate) fn layouts(&self) -> Result<Vec<PathBuf>, DatapathError> {
         let is_layout = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
             let number = name.and_then(|name| name.strip_prefix('v'));

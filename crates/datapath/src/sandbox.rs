@@ -2,20 +2,25 @@
 //!
 //! The rule: a foreign namespace is entered only by a thread that ends there.
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::thread;
 
-use atoll_plan::PodInterface;
+use atoll_plan::{PodInterface, Reach};
+use atoll_types::Cidr;
+use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
+use netlink_packet_route::route::RouteMessage;
 use nix::sched::{CloneFlags, setns};
+use rtnetlink::RouteMessageBuilder;
 use tokio::sync::oneshot;
 
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
 use crate::quiet::{silence_pod_side, stop_forwarding};
-use crate::routes;
+use crate::{routes, rules};
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -85,9 +90,68 @@ async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), 
     for ip in &wanted.guard.ips {
         add_address(netlink, &link, *ip).await?;
     }
+    route_here(netlink, &link, wanted).await
+}
+
+/// Leads what the pod reaches through one of its interfaces there, and nothing else of it.
+pub(crate) async fn route(sandbox: &File, interface: &PodInterface) -> Result<(), DatapathError> {
+    let interface = interface.clone();
+    inside(sandbox, async move |netlink| {
+        let link = in_pod(&netlink, &interface.name).await?;
+        route_here(&netlink, &link, &interface).await
+    })
+    .await
+}
+
+/// New routes first, then those go that are not wanted.
+async fn route_here(
+    netlink: &Netlink,
+    link: &Link,
+    wanted: &PodInterface,
+) -> Result<(), DatapathError> {
     for route in routes::of(wanted, link.index) {
-        let added = netlink.handle.route().add(route).replace().execute().await;
-        added.attempt(|| format!("add a route through the gateway to {}", link.name))?;
+        add_route(netlink, link, route).await?;
+    }
+    if wanted.has_siblings {
+        for source in &wanted.guard.ips {
+            add_route(netlink, link, routes::of_source(*source, link.index)).await?;
+            rules::lead(netlink, link, *source).await?;
+        }
+    }
+    match &wanted.reach {
+        Reach::Everything => Ok(()),
+        Reach::Only(ranges) => remove_routes_beside(netlink, link, ranges).await,
+    }
+}
+
+async fn add_route(
+    netlink: &Netlink,
+    link: &Link,
+    route: RouteMessage,
+) -> Result<(), DatapathError> {
+    let added = netlink.handle.route().add(route).replace().execute().await;
+    added.attempt(|| format!("add a route through the gateway to {}", link.name))
+}
+
+/// Removes our routes of an interface to ranges that are none of these.
+async fn remove_routes_beside(
+    netlink: &Netlink,
+    link: &Link,
+    ranges: &BTreeSet<Cidr>,
+) -> Result<(), DatapathError> {
+    let families = [
+        RouteMessageBuilder::<Ipv4Addr>::new().build(),
+        RouteMessageBuilder::<Ipv6Addr>::new().build(),
+    ];
+    for family in families {
+        let listed = netlink.handle.route().get(family).execute().try_collect::<Vec<_>>().await;
+        for route in listed.attempt(|| format!("list the routes of {}", link.name))? {
+            let range = routes::range_of(&route, link.index);
+            if let Some(range) = range.filter(|range| !ranges.contains(range)) {
+                let removed = netlink.handle.route().del(route).execute().await;
+                removed.attempt(|| format!("remove the route to {range} from {}", link.name))?;
+            }
+        }
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use atoll_abi::{
     ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
     DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
-    NODE_MAC, Network, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceKey, ServicePage,
-    Slots, Traffic, TurnKey,
+    NODE_MAC, Network, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey,
+    ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -53,6 +53,10 @@ fn structs() -> Vec<String> {
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),
         same_layout!(Doors, "doors", ipv4, ipv6),
+        same_layout!(ServiceDoorKey, "service_door_key", network, address, port, reserved),
+        same_layout!(ServiceDoor, "service_door", listener, reserved),
+        same_layout!(ServiceFrontKey, "service_front_key", network, listener, reserved),
+        same_layout!(ServiceFront, "service_front", address, port, reserved),
         same_layout!(DropKey, "drop_key", network, reason),
         same_layout!(DropCounter, "drop_counter", packets, bytes),
         vec![format!("sizeof(struct address) == {}", size_of::<Address>())],
@@ -156,7 +160,9 @@ fn numbers() -> Vec<String> {
     let reasons = DropReason::ALL.iter();
     let mut facts: Vec<String> =
         reasons.map(|reason| format!("DROP_{} == {}", c_name(reason), reason.number())).collect();
-    facts.push(format!("DOORS == {}", Door::ALL.len()));
+    facts.push(format!("DOORS == {}", Door::RESOLVERS));
+    facts.push(format!("SERVICE_DOOR == {}", Door::Service as u8));
+    facts.push(format!("PROBER == {}", Door::Prober as u8));
     facts.push(format!("DOOR_PORT == {DOOR_PORT} && DNS_PORT == {DNS_PORT}"));
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));

@@ -1,8 +1,8 @@
-//! kubectl as a user types it, always with a limit of time.
+//! kubectl and atoll as a user types them; kubectl always with a limit of time.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -14,6 +14,28 @@ use serde_json::Value;
 const LIMIT_SECONDS: &str = "150";
 /// How long the cluster may take to do what it was told, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The atoll program for one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Atoll {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Atoll {
+    pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
+        Atoll { program, kubeconfig }
+    }
+
+    /// Runs it, and returns what it printed.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig).stdin(Stdio::null());
+        let output = command.output();
+        let output = output.with_context(|| format!("cannot run {}", self.program.display()))?;
+        printed(&format!("atoll {}", words(arguments)), output)
+    }
+}
 
 /// kubectl for one cluster.
 #[derive(Clone, Debug)]
@@ -37,12 +59,12 @@ impl Kubectl {
     /// Runs it, and returns what it printed.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Result<String> {
         let output = self.command(arguments).output().context("cannot run kubectl")?;
-        printed(&words(arguments), output)
+        printed(&format!("kubectl {}", words(arguments)), output)
     }
 
     /// Applies a manifest that is not in a file.
     pub(crate) fn apply(&self, manifest: &str) -> Result<String> {
-        printed("apply", self.feed(&["apply", "-f", "-"], manifest)?)
+        printed("kubectl apply", self.feed(&["apply", "-f", "-"], manifest)?)
     }
 
     /// Runs it with something on its standard input.
@@ -52,11 +74,6 @@ impl Kubectl {
         let mut child = command.spawn().context("cannot run kubectl")?;
         child.stdin.take().context("kubectl has no input")?.write_all(input.as_bytes())?;
         Ok(child.wait_with_output()?)
-    }
-
-    /// Applies a folder with a kustomization.
-    pub(crate) fn apply_folder(&self, folder: &Path) -> Result<String> {
-        self.run(&["apply".as_ref(), "-k".as_ref(), folder.as_os_str()])
     }
 
     /// What the API has, as JSON.
@@ -74,7 +91,7 @@ impl Kubectl {
     /// The same, and it must succeed.
     pub(crate) fn exec_well(&self, namespace: &str, pod: &str, command: &[&str]) -> Result<String> {
         let output = self.exec(namespace, pod, command)?;
-        printed(&format!("exec in {namespace}/{pod}: {}", command.join(" ")), output)
+        printed(&format!("kubectl exec in {namespace}/{pod}: {}", command.join(" ")), output)
     }
 
     /// The same, with something on the command's standard input.
@@ -143,7 +160,7 @@ fn words(arguments: &[impl AsRef<OsStr>]) -> String {
 
 fn printed(what: &str, output: Output) -> Result<String> {
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {what} failed ({}): {}", output.status, said.trim());
+    ensure!(output.status.success(), "{what} failed ({}): {}", output.status, said.trim());
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -8,6 +8,7 @@ mod install;
 mod kubectl;
 mod scenarios;
 mod stage;
+mod stop;
 mod suite;
 mod tenants;
 
@@ -36,13 +37,24 @@ struct Options {
     /// The name of the cluster on this machine.
     #[arg(long, default_value = "e2e")]
     name: Label,
+    /// The atoll program that installs; by default the one in the path.
+    #[arg(long, env = "ATOLL_PROGRAM", default_value = "atoll")]
+    atoll: PathBuf,
+    /// Only the part that CI runs.
+    #[arg(long)]
+    smoke: bool,
     /// Leave everything as it is at the end.
     #[arg(long)]
     keep: bool,
+    /// Do the work; without it, a process of its own does, and this one cleans up after it.
+    #[arg(long, hide = true)]
+    attended: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse();
+    let outcome = if options.attended { run(&options) } else { stop::attend(&options) };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -55,7 +67,7 @@ fn main() -> ExitCode {
 /// Whether everything held.
 fn run(options: &Options) -> Result<bool> {
     let stage = Stage::choose(options)?;
-    let held = suite::run(&stage);
+    let held = suite::run(&stage, options.smoke);
     if !held {
         evidence::keep(&stage);
     }

@@ -7,13 +7,14 @@ use atoll_realnodes::{Cluster, UpOptions};
 
 use crate::Options;
 use crate::install;
-use crate::kubectl::Kubectl;
+use crate::kubectl::{Atoll, Kubectl};
 
 const NODES: u8 = 3;
 
 /// A cluster, and how to speak to it.
 pub(crate) struct Stage {
     pub(crate) kubectl: Kubectl,
+    atoll: Atoll,
     own: Option<(Cluster, UpOptions)>,
     api_server: Option<(String, String)>,
 }
@@ -38,6 +39,11 @@ impl Stage {
     /// The API's host and port where the nodes cannot use its service address.
     pub(crate) fn api_server(&self) -> Option<&(String, String)> {
         self.api_server.as_ref()
+    }
+
+    /// The program that a user installs with.
+    pub(crate) fn atoll(&self, arguments: &[&str]) -> Result<String> {
+        self.atoll.run(arguments)
     }
 
     /// The cluster, where its nodes are ours to kill.
@@ -75,7 +81,9 @@ fn own(options: &Options) -> Result<Stage> {
     let kubectl = Kubectl::new(kubernetes.join("kubectl"), cluster.kubeconfig());
     let (host, port) = cluster.api_endpoint();
     let up = UpOptions { nodes: NODES, port: 0, kubernetes };
-    Ok(Stage { kubectl, own: Some((cluster, up)), api_server: Some((host, port.to_string())) })
+    let atoll = Atoll::new(options.atoll.clone(), cluster.kubeconfig());
+    let api_server = Some((host, port.to_string()));
+    Ok(Stage { kubectl, atoll, own: Some((cluster, up)), api_server })
 }
 
 fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
@@ -84,7 +92,8 @@ fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
         Ok::<_, anyhow::Error>((host.to_owned(), port.to_owned()))
     });
     let kubectl = Kubectl::new("kubectl".into(), kubeconfig.to_owned());
-    Ok(Stage { kubectl, own: None, api_server: api_server.transpose()? })
+    let atoll = Atoll::new(options.atoll.clone(), kubeconfig.to_owned());
+    Ok(Stage { kubectl, atoll, own: None, api_server: api_server.transpose()? })
 }
 
 /// A file of this tree.

@@ -5,57 +5,84 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::scenarios::{agents, nodes, power, reach, users};
+use crate::scenarios::{agents, leaving, names, nodes, power, reach, users};
 use crate::stage::Stage;
 
-/// What a promise needs in order to be tried.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    /// Any cluster.
-    Nothing,
-    /// Nodes that the suite made itself, and may kill.
-    OwnNodes,
+/// A sentence, and how it is tried.
+struct Promise {
+    sentence: &'static str,
+    check: fn(&Stage) -> Result<()>,
+    /// Whether it needs nodes that the suite made itself, and may kill.
+    own_nodes: bool,
+    /// Whether it is in the part that CI runs.
+    smoke: bool,
 }
 
-use Needs::{Nothing, OwnNodes};
+const fn promise(sentence: &'static str, check: fn(&Stage) -> Result<()>) -> Promise {
+    Promise { sentence, check, own_nodes: false, smoke: false }
+}
 
-type Promise = (&'static str, Needs, fn(&Stage) -> Result<()>);
+impl Promise {
+    const fn on_own_nodes(self) -> Self {
+        Promise { own_nodes: true, ..self }
+    }
 
-const PROMISES: [Promise; 13] = [
-    ("a released Kubernetes is up, without a network", OwnNodes, Stage::raise),
-    ("nodes become ready once Atoll is installed", Nothing, nodes::become_ready),
-    ("the controller has no powers, the agent only what it needs", Nothing, nodes::least_privilege),
-    ("two tenants with one range of addresses get their pods running", Nothing, reach::pods_run),
-    ("two tenants have the same address on the same node", Nothing, reach::addresses_are_equal),
-    (
-        "pods reach their tenant, seen by their own address, and nobody else",
-        Nothing,
-        reach::isolated,
-    ),
-    ("what was dropped is counted by network and reason", Nothing, reach::drops_are_counted),
-    ("exec runs in the pod and passes on input and exit code", Nothing, users::exec),
-    ("logs shows what the container wrote", Nothing, users::logs),
-    ("port-forward leads into the pod", Nothing, users::port_forward),
-    (
+    const fn smoke(self) -> Self {
+        Promise { smoke: true, ..self }
+    }
+}
+
+const PROMISES: &[Promise] = &[
+    promise("a released Kubernetes is up, without a network", Stage::raise).on_own_nodes().smoke(),
+    promise(
+        "nodes become ready once Atoll is installed, and installing again changes nothing",
+        nodes::become_ready,
+    )
+    .smoke(),
+    promise("the controller has no powers, the agent only what it needs", nodes::least_privilege)
+        .smoke(),
+    promise("two tenants with one range of addresses get their pods running", reach::pods_run)
+        .smoke(),
+    promise("two tenants have the same address on the same node", reach::addresses_are_equal)
+        .smoke(),
+    promise("pods reach their tenant, seen by their own address, and nobody else", reach::isolated)
+        .smoke(),
+    promise("what was dropped is counted by network and reason", reach::drops_are_counted),
+    promise("a name is another in each tenant", names::each_tenant_has_its_own).smoke(),
+    promise("exec runs in the pod and passes on input and exit code", users::exec),
+    promise("logs shows what the container wrote", users::logs),
+    promise("port-forward leads into the pod", users::port_forward),
+    promise(
         "agents are deleted under traffic and no packet is lost",
-        Nothing,
         agents::deleted_under_traffic,
     ),
-    ("a node that lost power comes back with its pods", OwnNodes, power::node_comes_back),
-    ("deleted tenants leave no port and no claim behind", Nothing, reach::nothing_is_left),
+    promise("a node that lost power comes back with its pods", power::node_comes_back)
+        .on_own_nodes(),
+    promise(
+        "uninstalling is refused while tenants have pods",
+        leaving::refused_while_tenants_have_pods,
+    )
+    .smoke(),
+    promise("deleted tenants leave no port and no claim behind", reach::nothing_is_left).smoke(),
+    promise("uninstalling leaves tenants by choice, and else nothing", leaving::nothing_stays)
+        .smoke(),
+    promise("installed and removed, nodes are as before", leaving::nodes_are_as_before)
+        .on_own_nodes(),
 ];
 
 /// Whether every promise held that could be tried.
-pub(crate) fn run(stage: &Stage) -> bool {
+pub(crate) fn run(stage: &Stage, smoke: bool) -> bool {
     let began = Instant::now();
-    let held = PROMISES.iter().all(|promise| holds(stage, promise));
+    let mut chosen = PROMISES.iter().filter(|promise| promise.smoke || !smoke);
+    let held = chosen.all(|promise| holds(stage, promise));
     let verdict = if held { "every promise that was tried held" } else { "a promise did not hold" };
     println!("\n{verdict}, after {:.0} s", began.elapsed().as_secs_f32());
     held
 }
 
-fn holds(stage: &Stage, (sentence, needs, check): &Promise) -> bool {
-    if *needs == OwnNodes && stage.own_cluster().is_none() {
+fn holds(stage: &Stage, promise: &Promise) -> bool {
+    let Promise { sentence, check, own_nodes, .. } = promise;
+    if *own_nodes && stage.own_cluster().is_none() {
         println!("skip {sentence} (these nodes are not ours)");
         return true;
     }

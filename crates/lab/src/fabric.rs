@@ -19,6 +19,8 @@ pub(crate) const NAMESPACE: &str = "fabric";
 pub(crate) const API_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 1);
 /// The port of the API on the fabric.
 pub(crate) const API_PORT: u16 = 6443;
+/// The address of the service `kubernetes`, by which pods call the API.
+pub(crate) const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// Nodes that the fabric's addresses have room for.
 pub(crate) const MOST_NODES: u8 = 200;
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use atoll_apiserver::{ApiConfig, ApiServer};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
@@ -84,6 +85,7 @@ async fn start(home: &Home, args: &UpArgs) -> anyhow::Result<Serving> {
 
     let (api, client) = start_api(home, args.nodes, listener).await?;
     apply_crds(&client).await?;
+    tell_where_the_api_is(&client).await?;
     Progress::Step("Kubernetes API".into()).tell();
 
     tokio::spawn(keep_controller(client.clone()));
@@ -137,7 +139,10 @@ async fn start_api(
 ) -> anyhow::Result<(Serving, Client)> {
     let port = loopback.local_addr()?.port();
     let fabric_host = fabric::API_ADDRESS.to_string();
-    let names = ["localhost", "127.0.0.1", &fabric_host].map(str::to_owned).into();
+    let service = fabric::API_SERVICE.to_string();
+    let of_service = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", &service];
+    let names = ["localhost", "127.0.0.1", &fabric_host].into_iter().chain(of_service);
+    let names = names.map(str::to_owned).collect();
     let config = ApiConfig { store: home.store(), tls_dir: home.tls(), names };
     let server = ApiServer::open(&config).context("cannot open the API's store")?;
     let on_loopback = format!("https://127.0.0.1:{port}");
@@ -149,6 +154,24 @@ async fn start_api(
     let serving =
         tokio::spawn(async move { Ok(server.serve(listeners, std::future::pending()).await?) });
     Ok((serving, cluster::client(home).await?))
+}
+
+/// Puts the API behind the service `kubernetes`, as the real one does for itself.
+async fn tell_where_the_api_is(client: &Client) -> anyhow::Result<()> {
+    let slice = serde_json::json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "kubernetes", "namespace": "default",
+                     "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [fabric::API_ADDRESS.to_string()],
+                       "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": fabric::API_PORT, "protocol": "TCP"}],
+    });
+    let slices = Api::<EndpointSlice>::namespaced(client.clone(), "default");
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let told = slices.patch("kubernetes", &params, &Patch::Apply(slice)).await;
+    told.context("cannot put the API behind its service")?;
+    Ok(())
 }
 
 async fn apply_crds(client: &Client) -> anyhow::Result<()> {

@@ -88,6 +88,8 @@ pub enum Action {
     DetachPort(Target),
     /// Tell a pod in its annotation which interfaces it has.
     TellPod(Target, String),
+    /// Write a service's addresses into its annotation, or take that away.
+    TellService(Target, Option<String>),
     /// Replace a tenant's status.
     SetTenantStatus(Target, Box<api::TenantStatus>),
     /// Replace a network's status.

@@ -7,6 +7,7 @@ mod action;
 pub mod compile;
 mod conditions;
 mod decide;
+pub mod export;
 pub mod intent;
 mod port_change;
 pub mod resolver;

@@ -12,6 +12,8 @@ pub enum PortChange {
     Bind(Binding),
     /// No pod has it any more.
     Release,
+    /// The pod reaches these ranges through it.
+    Route(Vec<String>),
     /// Its pod is on this node.
     Place(String),
 }
@@ -83,6 +85,7 @@ impl PortChange {
             PortChange::Fill(filling) => filling.write(spec),
             PortChange::Bind(binding) => binding.write(spec),
             PortChange::Release => Binding::default().write(spec),
+            PortChange::Route(routes) => spec.routes.clone_from(routes),
             PortChange::Place(node) => spec.node = Some(node.clone()),
         }
     }
@@ -101,6 +104,7 @@ impl PortChange {
         match self {
             PortChange::Fill(_) => &FILLED,
             PortChange::Bind(_) | PortChange::Release => &BOUND,
+            PortChange::Route(_) => &["routes"],
             PortChange::Place(_) => &["node"],
         }
     }
@@ -156,6 +160,8 @@ mod tests {
             PortChange::Bind(Binding { pod: "db".into(), ..Binding::default() }),
             PortChange::Release,
             PortChange::Place("node2".into()),
+            PortChange::Route(vec!["10.2.0.0/16".into()]),
+            PortChange::Route(Vec::new()),
         ];
         for change in changes {
             for spec in [full(), PortSpec { network: "acme.b".into(), ..PortSpec::default() }] {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::{
-    Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Service,
-    ServiceKey, Step,
+    Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
+    Service, ServiceKey, Step,
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
@@ -18,11 +18,13 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(endpoints_put(desired, observed))
         .chain(doors_put(desired, observed))
         .chain(services_put(desired, observed))
+        .chain(service_doors_put(desired, observed))
         .chain(interfaces_raised(desired, observed));
     let unmake = services_removed(desired, observed)
         .chain(endpoints_removed(desired, observed))
         .chain(interfaces_removed(desired, observed))
         .chain(doors_removed(desired, observed))
+        .chain(service_doors_removed(desired, observed))
         .chain(peers_removed(desired, observed));
     make.chain(unmake).collect()
 }
@@ -64,21 +66,24 @@ fn interface_steps(
 ) -> Vec<Step> {
     let create = Step::CreateInterface(name.clone(), wanted.clone());
     let guard = Step::GuardInterface(name.clone(), wanted.guard.clone());
-    let resize = Step::ResizeInterface(name.clone(), wanted.clone());
     match need(wanted, seen) {
-        Need::Nothing => vec![],
-        Need::Size => vec![resize],
+        Need::Adjust { size, routes } => adjustments(name, wanted, size, routes),
         Need::Guard => vec![guard],
         Need::Create => vec![create, guard],
         Need::Replace => vec![Step::RemoveInterfaces([name.clone()].into()), create, guard],
     }
 }
 
+fn adjustments(name: &HostInterface, wanted: &PodInterface, size: bool, routes: bool) -> Vec<Step> {
+    let resize = size.then(|| Step::ResizeInterface(name.clone(), wanted.clone()));
+    let route = routes.then(|| Step::RouteInterface(name.clone(), wanted.clone()));
+    resize.into_iter().chain(route).collect()
+}
+
 /// What an interface needs to become as wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
-    Nothing,
-    Size,
+    Adjust { size: bool, routes: bool },
     Guard,
     Create,
     Replace,
@@ -89,11 +94,18 @@ fn need(wanted: &PodInterface, seen: Option<&ObservedInterface>) -> Need {
         None => Need::Create,
         Some(ObservedInterface { exists: false, .. }) => Need::Replace,
         Some(ObservedInterface { guard: None, .. }) => Need::Guard,
-        Some(ObservedInterface { guard: Some(guard), mtu, .. }) if *guard == wanted.guard => {
-            if *mtu == wanted.mtu { Need::Nothing } else { Need::Size }
+        Some(ObservedInterface { guard: Some(guard), mtu, reach, .. })
+            if *guard == wanted.guard =>
+        {
+            Need::Adjust { size: *mtu != wanted.mtu, routes: needs_routes(wanted, reach.as_ref()) }
         }
         Some(ObservedInterface { guard: Some(_), .. }) => Need::Replace,
     }
+}
+
+/// Only the routes of a pod with several interfaces can change, or be unknown to who comes anew.
+fn needs_routes(wanted: &PodInterface, seen: Option<&Reach>) -> bool {
+    wanted.has_siblings && seen != Some(&wanted.reach)
 }
 
 fn interfaces_raised<'a>(
@@ -188,6 +200,24 @@ fn services_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.services.keys().filter(|key| !desired.services.contains_key(key));
     unwanted.map(|key| Step::RemoveService(*key))
+}
+
+fn service_doors_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = |door| observed.service_doors.get(door).copied().flatten();
+    let missing = desired.service_doors.iter().filter(move |it| seen(it.0) != Some(*it.1));
+    missing.map(|(door, listener)| Step::PutServiceDoor(*door, *listener))
+}
+
+fn service_doors_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = observed.service_doors.keys();
+    let unwanted = seen.filter(|door| !desired.service_doors.contains_key(door));
+    unwanted.map(|door| Step::RemoveServiceDoor(*door))
 }
 
 fn endpoints_removed<'a>(

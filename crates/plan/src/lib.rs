@@ -14,7 +14,7 @@ pub use diff::{diff, diff_services};
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
     Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
-    Resolver,
+    Resolver, ServiceDoor,
 };
 pub use service::{Backend, Service, ServiceKey};
 pub use step::Step;

@@ -25,6 +25,19 @@ pub struct NodePlan {
     /// The services of every network that is present on this node.
     #[serde(default, with = "pairs")]
     pub services: BTreeMap<ServiceKey, Service>,
+    /// The services of the cluster's own that the pods of a network reach through the agent, each
+    /// with the agent's port for it.
+    #[serde(default, with = "pairs")]
+    pub service_doors: BTreeMap<ServiceDoor, u16>,
+}
+
+/// A TCP port of a service of the cluster's own, as the pods of one network see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceDoor {
+    /// The network, and the service's address in it.
+    pub addr: NetAddr,
+    /// The service's port.
+    pub port: u16,
 }
 
 /// The resolvers that the pods of a network may ask, at most one of each kind for each family.
@@ -104,6 +117,13 @@ pub struct PodInterface {
     pub has_siblings: bool,
 }
 
+impl PodInterface {
+    /// What the pod reaches through it, where that can change: one interface alone has all of it.
+    pub fn routed(&self) -> Option<Reach> {
+        self.has_siblings.then(|| self.reach.clone())
+    }
+}
+
 /// What a pod reaches through one of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
@@ -155,6 +175,8 @@ pub struct Observed {
     pub doors: BTreeMap<NetworkId, Doors>,
     /// Programmed services.
     pub services: BTreeMap<ServiceKey, Service>,
+    /// Programmed doors to services. One that is only half there is seen with `None`.
+    pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
 }
 
 /// What is seen of one of our interfaces.
@@ -166,6 +188,8 @@ pub struct ObservedInterface {
     pub up: bool,
     /// The largest packet that it takes.
     pub mtu: u32,
+    /// What the pod reaches through it, where that can change and is known.
+    pub reach: Option<Reach>,
     /// The checks in force: a program of ours is attached and holds these values.
     pub guard: Option<Guard>,
 }
@@ -180,12 +204,17 @@ impl Observed {
                 let made = ObservedInterface {
                     exists: true,
                     mtu: made.mtu,
+                    reach: made.routed(),
                     ..ObservedInterface::default()
                 };
                 self.interfaces.insert(name.clone(), made);
             }
             Step::ResizeInterface(name, wanted) => {
                 self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
+            }
+            Step::RouteInterface(name, wanted) => {
+                let seen = self.interfaces.entry(name.clone()).or_default();
+                seen.reach = wanted.routed();
             }
             Step::GuardInterface(name, guard) => {
                 self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
@@ -210,6 +239,10 @@ impl Observed {
                 self.services.insert(*key, service.clone());
             }
             Step::RemoveService(key) => drop(self.services.remove(key)),
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(*door, Some(*listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use atoll_types::{NetAddr, NetworkId};
 
-use crate::{Doors, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceKey};
+use crate::{
+    Doors, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceDoor, ServiceKey,
+};
 
 /// One change to the kernel. Each is repeatable: done twice, it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Step {
     GuardInterface(HostInterface, Guard),
     /// Let larger packets through the interface, or only smaller ones, on both sides.
     ResizeInterface(HostInterface, PodInterface),
+    /// Lead what the pod reaches through the interface there, and nothing else of it.
+    RouteInterface(HostInterface, PodInterface),
     /// Program where packets for this address go.
     PutEndpoint(NetAddr, Endpoint),
     /// Program where the pods of a network find the agent.
@@ -33,6 +37,10 @@ pub enum Step {
     RemoveEndpoint(NetAddr),
     /// Forget where the pods of a network find the agent.
     RemoveDoors(NetworkId),
+    /// Lead the pods of a network to this port of the agent when they call a service.
+    PutServiceDoor(ServiceDoor, u16),
+    /// Lead them nowhere.
+    RemoveServiceDoor(ServiceDoor),
     /// Remove these links, their programs and their checks. The kernel takes as long for many as
     /// for one, so they go together.
     RemoveInterfaces(BTreeSet<HostInterface>),
@@ -53,12 +61,21 @@ impl fmt::Display for Step {
             Step::ResizeInterface(name, wanted) => {
                 write!(f, "resize interface {name} to packets of {} bytes", wanted.mtu)
             }
+            Step::RouteInterface(name, wanted) => {
+                write!(f, "route interface {name} of {}", wanted.description)
+            }
             Step::PutEndpoint(addr, _) => write!(f, "put endpoint {addr}"),
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),
             Step::PutDoors(network, _) => write!(f, "put the doors of network {network}"),
             Step::RemoveDoors(network) => write!(f, "remove the doors of network {network}"),
             Step::PutService(key, _) => write!(f, "put service {key}"),
             Step::RemoveService(key) => write!(f, "remove service {key}"),
+            Step::PutServiceDoor(door, listener) => {
+                write!(f, "put the door to {} port {} at {listener}", door.addr, door.port)
+            }
+            Step::RemoveServiceDoor(door) => {
+                write!(f, "remove the door to {} port {}", door.addr, door.port)
+            }
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
             Step::RemoveInterfaces(names) => {
                 let names: Vec<_> = names.iter().map(HostInterface::as_str).collect();

@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 
 use atoll_plan::{
     Backend, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, Service, ServiceKey, Step, diff, diff_services,
+    PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff, diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -23,6 +23,7 @@ struct Kernel {
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
     doors: BTreeMap<NetworkId, Doors>,
     services: BTreeMap<ServiceKey, Service>,
+    service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     last_number: u32,
 }
 
@@ -31,6 +32,7 @@ struct Link {
     number: u32,
     up: bool,
     mtu: u32,
+    reach: Option<Reach>,
     guard: Option<Guard>,
 }
 
@@ -45,8 +47,9 @@ impl Kernel {
         match step {
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
-            Step::CreateInterface(name, wanted) => self.create(name, wanted.mtu),
+            Step::CreateInterface(name, wanted) => self.create(name, &wanted),
             Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
+            Step::RouteInterface(name, wanted) => self.link(&name).reach = wanted.routed(),
             Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
@@ -63,13 +66,18 @@ impl Kernel {
             }
             Step::PutService(key, service) => self.serve(key, service),
             Step::RemoveService(key) => drop(self.services.remove(&key)),
+            Step::PutServiceDoor(door, listener) => {
+                self.service_doors.insert(door, Some(listener));
+            }
+            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(&door)),
         }
     }
 
-    fn create(&mut self, name: HostInterface, mtu: u32) {
+    fn create(&mut self, name: HostInterface, wanted: &PodInterface) {
         assert!(!self.remains.contains(&name), "{name}: remains must go before the link is made");
         self.last_number += 1;
-        let made = Link { number: self.last_number, mtu, ..Link::default() };
+        let (number, reach) = (self.last_number, wanted.routed());
+        let made = Link { number, mtu: wanted.mtu, reach, ..Link::default() };
         assert!(self.links.insert(name, made).is_none(), "a link of that name is there already");
     }
 
@@ -112,8 +120,8 @@ impl Kernel {
 
     fn observe(&self) -> Observed {
         let link = |(name, link): (&HostInterface, &Link)| {
-            let (up, mtu, guard) = (link.up, link.mtu, link.guard.clone());
-            (name.clone(), ObservedInterface { exists: true, up, mtu, guard })
+            let Link { up, mtu, reach, guard, .. } = link.clone();
+            (name.clone(), ObservedInterface { exists: true, up, mtu, reach, guard })
         };
         let remains = |name: &HostInterface| (name.clone(), ObservedInterface::default());
         let endpoint = |(addr, (mac, target)): (&NetAddr, &(MacAddr, Target))| {
@@ -134,6 +142,7 @@ impl Kernel {
             endpoints: self.endpoints.iter().map(endpoint).collect(),
             doors: self.doors.clone(),
             services: self.services.clone(),
+            service_doors: self.service_doors.clone(),
         }
     }
 
@@ -158,12 +167,15 @@ impl Kernel {
         });
         let wanted: BTreeMap<_, _> =
             plan.endpoints.iter().map(|(addr, endpoint)| (*addr, Some(endpoint.clone()))).collect();
+        let service_doors: BTreeMap<_, _> =
+            plan.service_doors.iter().map(|(door, listener)| (*door, Some(*listener))).collect();
         observed.peers == plan.peers
             && interfaces_match
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
             && observed.doors == plan.doors
             && observed.services == plan.services
+            && observed.service_doors == service_doors
     }
 }
 
@@ -194,6 +206,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         plan.doors.insert(addr.network, doors(*last));
         let service = plan.services.entry(web(addr.network)).or_default();
         service.backends.insert(Backend { addr, port: port(8080) });
+        let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
+        plan.service_doors.insert(api, 61_000 + u16::from(*last));
     }
     plan
 }
@@ -284,6 +298,24 @@ proptest! {
     }
 
     #[test]
+    fn the_routes_of_pods_with_several_interfaces_follow_the_plan(pods in any_pods(), known in any::<bool>()) {
+        let mut kernel = Kernel::default();
+        let mut wanted = plan(&pods);
+        wanted.interfaces.values_mut().for_each(|interface| interface.has_siblings = true);
+        kernel.reach(&wanted);
+        let ranges = ["10.1.0.0/16".parse().unwrap()];
+        for (name, interface) in &mut wanted.interfaces {
+            interface.reach = Reach::Only(ranges.into());
+            kernel.link(name).reach.take_if(|_| !known);
+        }
+        let steps = diff(&wanted, &kernel.observe());
+        prop_assert!(steps.iter().all(|step| matches!(step, Step::RouteInterface(..))));
+        prop_assert_eq!(steps.len(), wanted.interfaces.len());
+        kernel.reach(&wanted);
+        prop_assert_eq!(diff(&wanted, &kernel.observe()), vec![]);
+    }
+
+    #[test]
     fn cut_short_at_any_step_the_next_pass_finishes(pods in any_pods(), after in any_pods(), cut in 0..20_usize) {
         let mut kernel = Kernel::default();
         kernel.reach(&plan(&pods));
@@ -308,6 +340,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
+            "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -320,9 +353,18 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             Step::RemoveService(_),
             Step::RemoveEndpoint(_),
             Step::RemoveInterfaces(_),
-            Step::RemoveDoors(_)
+            Step::RemoveDoors(_),
+            Step::RemoveServiceDoor(_)
         ]
     ));
+}
+
+#[test]
+fn the_routes_of_a_pod_with_one_interface_are_nobodys_concern() {
+    let mut kernel = Kernel::default();
+    let plan = plan(&[((1, 5), true)].into());
+    kernel.reach(&plan);
+    assert_eq!(diff(&plan, &kernel.observe()), vec![]);
 }
 
 #[test]

@@ -23,9 +23,6 @@ pub struct ClusterNetworkPolicy {
     pub spec: ClusterNetworkPolicySpec,
 }
 
-/// The label that names the tenant whose policy it is.
-pub const TENANT: &str = "atoll.dev/tenant";
-
 impl Resource for ClusterNetworkPolicy {
     const API_VERSION: &'static str = "policy.networking.k8s.io/v1alpha2";
     const GROUP: &'static str = "policy.networking.k8s.io";

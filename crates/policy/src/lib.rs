@@ -24,7 +24,7 @@ mod tenant;
 mod truth;
 
 pub use cluster_policy::{
-    ClusterNetworkPolicy, ClusterNetworkPolicySpec, TENANT, WrittenDestination, WrittenNumbers,
+    ClusterNetworkPolicy, ClusterNetworkPolicySpec, WrittenDestination, WrittenNumbers,
     WrittenPeer, WrittenPods, WrittenPort, WrittenPortNumber, WrittenPortRange, WrittenProtocol,
     WrittenRange, WrittenRule, WrittenSubject,
 };
@@ -35,7 +35,7 @@ pub use policy::{
     Action, Direction, Namespaces, Peer, Policy, PolicyKey, Rule, RulePlace, Subject, Tier,
 };
 pub use ports::{PortMatch, PortPrefix, PortRange};
-pub use read::{POLICY_NETWORKS, read_cluster_policy, read_network_policy};
+pub use read::{read_cluster_policy, read_network_policy};
 pub use report::{Instead, Read, Reason, Report};
 pub use selector::{Selector, SelectorError};
 pub use tables::{

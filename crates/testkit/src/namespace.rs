@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 
@@ -32,6 +32,16 @@ impl Namespace {
         let namespace = Namespace { file };
         namespace.ip("link set lo up");
         namespace
+    }
+
+    /// One that somebody else keeps at `path`. It lives on without this value.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn at(path: &Path) -> Self {
+        let file = File::open(path);
+        let file = file.unwrap_or_else(|error| panic!("no namespace {}: {error}", path.display()));
+        Namespace { file }
     }
 
     /// A path by which every process of this machine can open the namespace.
@@ -74,6 +84,17 @@ impl Namespace {
         assert!(output.status.success(), "ip {arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
+
+    /// Has the stack compute every checksum and cut every packet of a link by itself.
+    ///
+    /// # Panics
+    /// When `ethtool` fails.
+    pub fn switch_offloads_off(&self, link: &str) {
+        let features = ["tx", "rx", "tso", "gso", "gro"].into_iter().flat_map(|it| [it, "off"]);
+        let arguments: Vec<_> = ["-K", link].into_iter().chain(features).collect();
+        let output = self.command("ethtool", &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 fn current() -> File {
@@ -104,5 +125,7 @@ mod tests {
         let namespace = Namespace::new();
         let inside = namespace.run(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap());
         assert_eq!(std::fs::read_link(namespace.path()).unwrap(), inside);
+        let again = Namespace::at(&namespace.path());
+        assert_eq!(again.run(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap()), inside);
     }
 }

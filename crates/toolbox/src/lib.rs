@@ -8,6 +8,7 @@ mod answer;
 mod connect;
 mod flow;
 mod icmp;
+mod resolve;
 mod serve;
 mod target;
 
@@ -43,6 +44,16 @@ pub enum ToolboxCommand {
                       atoll toolbox flow --tcp 10.0.0.5:8080 --seconds 10"
     )]
     Flow(FlowArgs),
+    /// Ask for the addresses of a name as every program here would; exit 1 with the reason.
+    #[command(after_help = "Example:\n  atoll toolbox resolve db.acme.svc.cluster.local")]
+    Resolve(ResolveArgs),
+}
+
+/// Options of `resolve`.
+#[derive(Clone, Debug, Args)]
+pub struct ResolveArgs {
+    /// The name.
+    pub name: String,
 }
 
 /// Options of `serve`.
@@ -127,6 +138,7 @@ pub fn run(command: ToolboxCommand) -> anyhow::Result<ExitCode> {
             ToolboxCommand::Connect(args) => connect::run_one(&args).await,
             ToolboxCommand::Probe(args) => connect::run_many(args).await,
             ToolboxCommand::Flow(args) => flow::run(&args).await,
+            ToolboxCommand::Resolve(args) => resolve::run(&args),
         }
     })
 }

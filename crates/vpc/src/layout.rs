@@ -55,6 +55,12 @@ impl Layout {
         })
     }
 
+    /// The layout of `cidr` with nothing said about it: the gateway's place is kept.
+    pub fn whole(cidr: Cidr) -> Self {
+        let gateway = default_gateway(&cidr);
+        Layout { cidr, gateway, excluded: Vec::new(), pools: Vec::new() }
+    }
+
     /// The range.
     pub fn cidr(&self) -> Cidr {
         self.cidr
@@ -92,9 +98,13 @@ impl Layout {
     }
 }
 
+fn default_gateway(cidr: &Cidr) -> Option<IpAddr> {
+    if cidr.size() > 2 { cidr.nth(1) } else { None }
+}
+
 fn parse_gateway(given: Option<&str>, cidr: &Cidr) -> Result<Option<IpAddr>, LayoutError> {
     let Some(text) = given else {
-        return Ok(if cidr.size() > 2 { cidr.nth(1) } else { None });
+        return Ok(default_gateway(cidr));
     };
     let ip: IpAddr = text.parse().map_err(|_| LayoutError::GatewayMalformed(text.to_owned()))?;
     if cidr.contains(ip) { Ok(Some(ip)) } else { Err(outside("gateway".into(), text, cidr)) }

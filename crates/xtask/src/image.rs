@@ -7,21 +7,43 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::libraries;
 use crate::oci::{Archive, File, Image};
 
 /// Where images are written to, unless told otherwise.
 const FOLDER: &str = "target/images";
 
-/// Builds the programs and writes an archive for each image; prints their paths.
+/// The packages whose programs are in images.
+const OF_IMAGES: [&str; 4] = ["--package", "atoll-cli", "--package", "atoll-pause"];
+
+/// Builds static programs and writes an archive for each image; prints their paths.
 pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    build(root, profile, &target)?;
+    let linked_whole = format!("target.{target}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
+    let how = ["--profile", profile, "--target", &target, "--config", &linked_whole];
+    build(root, &[&OF_IMAGES, &how[..]].concat())?;
     let built = root.join("target").join(&target).join(profile);
+    let program = |name: &str| static_program(&built.join(name));
+    write_images(root, [atoll(program("atoll")?), pause(program("pause")?)])
+}
+
+/// The same with the programs that tests run, and the libraries that these ask for. They are built
+/// as parts of the whole workspace, as `cargo test --workspace` left them.
+pub(crate) fn write_as_tested(root: &Path) -> Result<()> {
+    build(root, &["--workspace"])?;
+    let built = |name: &str| root.join("target/debug").join(name);
+    let image = |name: &str, image: fn(Vec<u8>) -> Image| {
+        let mut image = image(libraries::stripped(&built(name))?);
+        image.files.extend(libraries::of(&built(name))?);
+        Ok::<_, anyhow::Error>(image)
+    };
+    write_images(root, [image("atoll", atoll)?, image("pause", pause)?])
+}
+
+fn write_images(root: &Path, images: [Image; 2]) -> Result<()> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder)?;
-    let program = |name: &str| static_program(&built.join(name));
-    let images = [("atoll", atoll(program("atoll")?)), ("pause", pause(program("pause")?))];
-    for (name, image) in images {
+    for (name, image) in ["atoll", "pause"].into_iter().zip(images) {
         let path = folder.join(format!("{name}.tar"));
         write_archive(&path, &image)?;
         println!("{}", path.canonicalize()?.display());
@@ -50,15 +72,15 @@ fn pause(program: Vec<u8>) -> Image {
     }
 }
 
-fn build(root: &Path, profile: &str, target: &str) -> Result<()> {
-    let linked_whole = format!("target.{target}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
+fn build(root: &Path, how: &[&str]) -> Result<()> {
     let status = Command::new(env!("CARGO"))
         .current_dir(root)
-        .args(["build", "--profile", profile, "--target", target, "--config", &linked_whole])
-        .args(["--package", "atoll-cli", "--package", "atoll-pause", "--bin=atoll", "--bin=pause"])
+        .arg("build")
+        .args(how)
+        .args(["--bin=atoll", "--bin=pause"])
         .status()
         .context("cannot run cargo")?;
-    ensure!(status.success(), "the static programs could not be built");
+    ensure!(status.success(), "the programs could not be built");
     Ok(())
 }
 

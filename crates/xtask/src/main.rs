@@ -2,6 +2,7 @@
 
 mod crds;
 mod image;
+mod libraries;
 mod oci;
 mod promises;
 
@@ -33,6 +34,10 @@ enum Chore {
         /// The build profile: `release` for clusters, `quick` for tests.
         #[arg(long, default_value = "release")]
         profile: String,
+        /// Take the programs as tests build them, with the libraries of this machine beside them:
+        /// there is nothing more to build, and they run on nodes of this machine only.
+        #[arg(long, conflicts_with = "profile")]
+        as_tested: bool,
     },
 }
 
@@ -42,6 +47,7 @@ fn main() -> Result<()> {
         Chore::Crds { check: false } => crds::write(&root),
         Chore::Crds { check: true } => crds::check(&root),
         Chore::Promises => promises::check(&root),
-        Chore::Image { profile } => image::write(&root, &profile),
+        Chore::Image { as_tested: true, .. } => image::write_as_tested(&root),
+        Chore::Image { profile, .. } => image::write(&root, &profile),
     }
 }

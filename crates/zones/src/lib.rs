@@ -24,7 +24,7 @@ pub use endpoints::{Endpoint, Homes, Slice};
 pub use fact::Fact;
 pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
-pub use service::{Backing, NamedPort, Names, Service, ServiceError, ServiceKey, VIP};
+pub use service::{Backing, NamedPort, Names, Service, ServiceError, ServiceKey};
 pub use set::{Found, ZoneSet};
 pub use tell::Told;
 pub use view::{Home, View};

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use atoll_api::marks;
 use atoll_types::{Label, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,6 @@ use crate::endpoints::{Homes, Slice};
 use crate::name::{DomainName, DomainNameError, push_label};
 use crate::records::{Kind, Rrsets};
 use crate::trie::Entry;
-
-/// Annotation of a service: the addresses that its network has for it, with commas between.
-pub const VIP: &str = "atoll.dev/vip";
 
 /// A service by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -130,7 +128,7 @@ fn backing(service: &k8s::Service) -> Result<Backing, ServiceError> {
 
 /// The network's own addresses for the service, else the cluster's.
 fn addresses(service: &k8s::Service, spec: &k8s::ServiceSpec) -> Result<Vec<IpAddr>, ServiceError> {
-    let own = service.metadata.annotations.as_ref().and_then(|all| all.get(VIP));
+    let own = service.metadata.annotations.as_ref().and_then(|all| all.get(marks::VIP));
     let texts: Vec<&str> = match own {
         Some(own) => own.split(',').map(str::trim).collect(),
         None => spec.cluster_ips.iter().flatten().map(String::as_str).collect(),

@@ -4,6 +4,8 @@
 //! open networks of several tenants, share their number. A network's names are first told once its ports, and the services and
 //! EndpointSlices of each of its namespaces, have been listed. What is not followed is passed over.
 
+mod exports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use atoll_model::resolver::dns_namespace;
 use atoll_types::{Label, NetworkId};
 use atoll_zones::{Fact, Home, Service, ServiceKey, Settings, Slice, View, ZoneSet};
 
+use self::exports::Exports;
 use crate::seen::{Change, Delta, NetworkDns, Outside, PortKey, Presence, Scope, Seen};
 
 /// What the resolver is to be told.
@@ -45,6 +48,8 @@ pub(super) struct Views {
     gone: Vec<NetworkKey>,
     /// How many networks have had a key.
     keys: u64,
+    /// The cluster's own services that tenants may call; none before they were seen.
+    exports: Option<Exports>,
 }
 
 /// A network, and what of it was listed.
@@ -66,6 +71,8 @@ struct Network {
     /// What was learned since followers were last told; none where nobody follows.
     untold: Option<Vec<Fact>>,
     namespaces: BTreeMap<String, Listed>,
+    /// The cluster's own services that have a name here.
+    exported: BTreeMap<ServiceKey, Service>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +83,14 @@ struct Listed {
 
 impl Views {
     pub(super) fn new(settings: Settings) -> Self {
-        Views { settings, is_whole: false, networks: BTreeMap::new(), gone: Vec::new(), keys: 0 }
+        Views {
+            settings,
+            is_whole: false,
+            networks: BTreeMap::new(),
+            gone: Vec::new(),
+            keys: 0,
+            exports: None,
+        }
     }
 
     /// The network of this name, where the resolver has its names.
@@ -121,6 +135,7 @@ impl Views {
         }
         for (name, known) in &mut self.networks {
             scope.networks.get(name).into_iter().for_each(|it| known.follow(&it.namespaces));
+            self.exports.iter().for_each(|exports| known.export(exports));
         }
     }
 
@@ -138,6 +153,7 @@ impl Views {
             told_outside: Outside::default(),
             untold: None,
             namespaces: BTreeMap::new(),
+            exported: BTreeMap::new(),
         };
         if let Some(ports) = seen.ports_of(presence.id) {
             fresh.list_ports(ports);
@@ -169,14 +185,17 @@ impl Views {
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
             | Change::Fronts(..)
-            | Change::Groups(..) => {}
+            | Change::Groups(..)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..) => {}
         }
     }
 
     /// What is to be told since the last time.
     pub(super) fn updates(&mut self) -> Vec<Update> {
         let gone = std::mem::take(&mut self.gone).into_iter().map(Update::Gone);
-        let is_whole = self.is_whole;
+        let is_whole = self.is_whole && self.exports.is_some();
         let told = self.networks.values_mut().flat_map(|known| known.updates(is_whole));
         gone.chain(told).collect()
     }
@@ -373,7 +392,9 @@ mod tests {
 
     fn views() -> Views {
         let zone = DomainName::parse("cluster.local").unwrap();
-        Views::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 })
+        let mut views = Views::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 });
+        views.export(&BTreeMap::new());
+        views
     }
 
     fn id() -> NetworkId {
@@ -386,7 +407,8 @@ mod tests {
             let namespaces = [(*tenant).to_owned()].into();
             (format!("{tenant}.open"), Presence { id: id(), namespaces })
         };
-        Scope { networks: tenants.iter().map(presence).collect(), is_whole: true }
+        let networks = tenants.iter().map(presence).collect();
+        Scope { networks, is_whole: true, ..Scope::default() }
     }
 
     fn ports(tenants: &[&str]) -> BTreeMap<PortKey, PlacedPort> {
@@ -427,7 +449,7 @@ mod tests {
     }
 
     /// Both tenants' networks, with everything listed and told.
-    fn both() -> Views {
+    pub(super) fn both() -> Views {
         let mut views = views();
         views.follow(&scope(&["acme", "globex"]), &Seen::default());
         views.absorb(&Change::NetworkPorts(id(), Delta::All(ports(&["acme", "globex"]))));
@@ -438,7 +460,7 @@ mod tests {
         views
     }
 
-    fn has(views: &Views, network: &str, name: &str) -> bool {
+    pub(super) fn has(views: &Views, network: &str, name: &str) -> bool {
         let wire = DomainName::parse(name).unwrap().wire().to_vec();
         let mut starts = vec![];
         let mut at = 0;

@@ -8,7 +8,8 @@ use atoll_model::compile::{Complaint, compile};
 use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff, diff_services};
 use tokio::time::Instant;
 
-use super::{LONGEST_RETRY, RETRY, Reconciler};
+use super::{Attendants, LONGEST_RETRY, RETRY, Reconciler};
+use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
 
@@ -30,20 +31,26 @@ impl<K: Kernel, F> Reconciler<K, F> {
             }
         };
         let known = self.introduce_pods();
+        self.listeners.forget_names();
         self.plan_retry(shared && own && known);
     }
 
-    /// Tells the resolver who is behind the interfaces that the kernel has.
+    /// Tells who is behind the interfaces that the kernel has to those who serve pods.
     pub(super) fn introduce_pods(&self) -> bool {
-        let Some(names) = &self.names else { return true };
-        match self.kernel.askers() {
-            Ok(interfaces) => names.know(&interfaces, &self.occupants),
+        let Attendants { names, infra } = &self.attendants;
+        if names.is_none() && infra.is_none() {
+            return true;
+        }
+        let interfaces = match self.kernel.askers() {
+            Ok(interfaces) => interfaces,
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::error!(error, "cannot tell who asks for names");
+                tracing::error!(error, "cannot tell which pods ask and call");
                 return false;
             }
-        }
+        };
+        names.iter().for_each(|names| names.know(&interfaces, &self.occupants));
+        infra.iter().for_each(|infra| infra.know(&interfaces, &self.occupants));
         true
     }
 
@@ -76,9 +83,12 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     fn compile(&mut self) -> NodePlan {
         let attachments = self.store.all().values();
-        let cluster_dns = self.names.as_ref().map_or_else(Resolver::default, Names::cluster);
+        let names = self.attendants.names.as_ref();
+        let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
         let led = self.services.led();
-        let view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
+        let mut view =
+            self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
+        view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;

@@ -321,7 +321,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     /// What a pod of this node would be told about a name.
     fn name(&self, question: &NameQuestion) -> Result<AgentReply, CniError> {
-        let Some(names) = &self.names else {
+        let Some(names) = &self.attendants.names else {
             let message = "the agent answers no names; start it with --cluster-dns";
             return Err(CniError::new(ErrorCode::NotAvailable, message));
         };
@@ -355,7 +355,7 @@ fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
     }
 }
 
-fn failed(what: &str, error: &anyhow::Error) -> CniError {
+pub(super) fn failed(what: &str, error: &anyhow::Error) -> CniError {
     CniError::new(ErrorCode::AttachFailed, format!("cannot {what}")).because(format!("{error:#}"))
 }
 

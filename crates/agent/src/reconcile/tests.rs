@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atoll_cni::wire::{AgentReply, AgentRequest};
 use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
-use atoll_datapath::{DropCount, Tended};
+use atoll_datapath::{DropCount, Event, Tended};
 use atoll_model::compile::PlacedPort;
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_types::{MacAddr, NetworkId, PodRef};
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::pass::patience;
-use super::{Reconciler, Timing};
+use super::{Attendants, Audience, Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
@@ -31,10 +31,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A kernel that does as told, unless it was told to fail.
 #[derive(Clone, Default)]
-struct MapKernel(Arc<Mutex<MapKernelState>>);
+pub(super) struct MapKernel(pub(super) Arc<Mutex<MapKernelState>>);
 
 #[derive(Default)]
-struct MapKernelState {
+pub(super) struct MapKernelState {
     observed: Observed,
     refuses_to_raise: Option<HostInterface>,
     steps: usize,
@@ -42,6 +42,8 @@ struct MapKernelState {
     /// The tunnel is broken, with this size of packets once it is repaired.
     broken: Option<u32>,
     news: Option<Sender<()>>,
+    /// Where the kernel tells what happens to packets, while somebody listens.
+    pub(super) events: Option<Sender<Vec<Event>>>,
 }
 
 impl Kernel for MapKernel {
@@ -59,6 +61,12 @@ impl Kernel for MapKernel {
     fn news(&self) -> anyhow::Result<Receiver<()>> {
         let (sender, receiver) = channel(1);
         self.0.lock().unwrap().news = Some(sender);
+        Ok(receiver)
+    }
+
+    fn events(&self) -> anyhow::Result<Receiver<Vec<Event>>> {
+        let (sender, receiver) = channel(1);
+        self.0.lock().unwrap().events = Some(sender);
         Ok(receiver)
     }
 
@@ -88,10 +96,11 @@ impl Kernel for MapKernel {
 }
 
 /// An actor at work, with the ends of its channels.
-struct Agent {
-    kernel: MapKernel,
-    changes: Sender<Change>,
+pub(super) struct Agent {
+    pub(super) kernel: MapKernel,
+    pub(super) changes: Sender<Change>,
     requests: Sender<Request>,
+    pub(super) audience: Sender<Audience>,
     /// The networks to follow, as told each time.
     followed: Arc<Mutex<Vec<BTreeSet<NetworkId>>>>,
     state: TempDir,
@@ -99,7 +108,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn start() -> Agent {
+    pub(super) fn start() -> Agent {
         let kernel = MapKernel::default();
         kernel.0.lock().unwrap().pod_mtu = 1450;
         Agent::start_on(kernel, tempfile::tempdir().unwrap())
@@ -114,7 +123,7 @@ impl Agent {
             "node1",
             kernel.clone(),
             AttachmentStore::open(state.path()).unwrap(),
-            None,
+            Attendants::default(),
             move |scope: &Scope| {
                 sink.lock()
                     .unwrap()
@@ -123,8 +132,9 @@ impl Agent {
             unbounded_channel().0,
             Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },
         );
-        let task = tokio::spawn(reconciler.run(changes_seen, requests_seen));
-        Agent { kernel, changes, requests, followed, state, task }
+        let (audience, audience_seen) = channel(16);
+        let task = tokio::spawn(reconciler.run(changes_seen, requests_seen, audience_seen));
+        Agent { kernel, changes, requests, audience, followed, state, task }
     }
 
     /// Ends the actor as a crash would, and starts another one in its place.
@@ -134,11 +144,11 @@ impl Agent {
         Agent::start_on(self.kernel, self.state)
     }
 
-    async fn change(&self, change: Change) {
+    pub(super) async fn change(&self, change: Change) {
         self.changes.send(change).await.unwrap();
     }
 
-    async fn ask(&self, ask: AgentRequest) -> AgentReply {
+    pub(super) async fn ask(&self, ask: AgentRequest) -> AgentReply {
         self.ask_later(ask).await.await.unwrap()
     }
 
@@ -149,7 +159,7 @@ impl Agent {
     }
 
     /// Lists everything once: two nodes, and these ports of network 1.
-    async fn see(&self, ports: &[PlacedPort]) {
+    pub(super) async fn see(&self, ports: &[PlacedPort]) {
         let nodes =
             [("node1".into(), [192, 0, 2, 1].into()), ("node2".into(), [192, 0, 2, 2].into())];
         self.change(Change::Nodes(Delta::All(nodes.into()))).await;
@@ -179,7 +189,7 @@ impl Agent {
     }
 }
 
-fn network(number: u32) -> NetworkId {
+pub(super) fn network(number: u32) -> NetworkId {
     NetworkId::try_from(number).unwrap()
 }
 
@@ -191,7 +201,7 @@ fn key(port: &PlacedPort) -> (String, String) {
     (port.pod.namespace.clone(), format!("{}.{}", port.pod.name, port.interface))
 }
 
-fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
+pub(super) fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
     let ip = [10, 0, 0, last].into();
     PlacedPort {
         network: network(1),
@@ -211,7 +221,7 @@ fn id(pod: &str) -> AttachmentId {
     AttachmentId { container_id: format!("container-of-{pod}"), interface: "eth0".into() }
 }
 
-fn add(pod: &str) -> AgentRequest {
+pub(super) fn add(pod: &str) -> AgentRequest {
     AgentRequest::Add(AttachmentRequest {
         id: id(pod),
         sandbox: "/proc/self/ns/net".into(),

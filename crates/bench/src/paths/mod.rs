@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use atoll_testkit::Namespace;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use atoll::Cluster;
 
@@ -18,7 +19,7 @@ pub(crate) use atoll::Cluster;
 pub(crate) const ATOLL: &str = "**Atoll**, two tenants";
 
 /// Where the two ends are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     /// On one node.
     SameNode,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::goal::Goal;
 use crate::paths::Place;
@@ -32,7 +33,7 @@ const WINDOW: u32 = 32;
 const SMALLEST_PAYLOAD: usize = 18;
 
 /// A kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// One byte there and back over an open connection.
     RoundTrip,
@@ -59,7 +60,19 @@ impl Kind {
         Kind::Packets,
     ];
 
-    /// The heading of a column.
+    /// What it is called, whatever it is measured in.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::RoundTrip => "round trip",
+            Kind::Connect => "connect-request-close",
+            Kind::Bulk => "blocks",
+            Kind::Stream => "stream",
+            Kind::StreamTwoCpus => "stream, two CPUs",
+            Kind::Packets => "64-byte UDP",
+        }
+    }
+
+    /// The heading of a column of times and rates.
     pub(crate) fn heading(self) -> &'static str {
         match self {
             Kind::RoundTrip => "round trip µs",

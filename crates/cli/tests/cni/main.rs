@@ -6,3 +6,4 @@
 mod cnitool;
 mod crowd;
 mod node;
+mod words;

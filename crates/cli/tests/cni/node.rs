@@ -61,6 +61,11 @@ impl Pod {
         self.namespace.ip("-br link").contains("eth0")
     }
 
+    /// The id of its container.
+    pub(crate) fn container(&self) -> String {
+        format!("container-{}", self.name)
+    }
+
     pub(crate) fn arguments(&self) -> String {
         format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_UID={}",
@@ -147,7 +152,7 @@ impl Node {
             Command::new(self.path("bin/atoll-cni"))
                 .env_clear()
                 .env("CNI_COMMAND", command)
-                .env("CNI_CONTAINERID", format!("container-{}", pod.name))
+                .env("CNI_CONTAINERID", pod.container())
                 .env("CNI_NETNS", pod.namespace.path())
                 .env("CNI_IFNAME", "eth0")
                 .env("CNI_PATH", self.path("bin"))

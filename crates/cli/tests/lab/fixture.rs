@@ -57,7 +57,7 @@ pub(crate) fn atoll(args: &[&str]) -> Said {
     atoll_command(args).output().unwrap().into()
 }
 
-fn atoll_command(args: &[&str]) -> Command {
+pub(crate) fn atoll_command(args: &[&str]) -> Command {
     let mut command = Command::new(ATOLL);
     command.args(args).stdin(Stdio::null());
     command
@@ -87,8 +87,18 @@ impl Lab {
         lab
     }
 
+    /// The kubeconfig of the lab's administrator.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A kubectl that also runs inside a pod.
+    pub(crate) fn kubectl_program() -> String {
+        repository().join("scripts/kubectl").canonicalize().unwrap().display().to_string()
+    }
+
     pub(crate) fn kubectl(&self, args: &[&str]) -> Said {
-        let mut command = Command::new(repository().join("scripts/kubectl"));
+        let mut command = Command::new(Lab::kubectl_program());
         command.arg("--request-timeout=30s").args(args).env("KUBECONFIG", &self.kubeconfig);
         command.stdin(Stdio::null()).output().unwrap().into()
     }

@@ -5,10 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod documents;
 mod fixture;
+mod flat;
+mod infra;
 mod inside;
 mod isolation;
 mod lifecycle;
 mod names;
+mod observe;
 mod restart;
+mod services;
 mod several_networks;
+mod threats;

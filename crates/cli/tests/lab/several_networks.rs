@@ -4,61 +4,10 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::fixture::Lab;
+use crate::documents::{addresses, nics, pod, tenant, yaml};
+use crate::fixture::{Lab, await_condition};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
-
-/// A tenant with a default network and network `b`, the same ranges for everyone.
-fn tenant(name: &str) -> String {
-    let documents = [
-        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
-               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16", "fd00::/64"]}}}),
-        json!({"apiVersion": "v1", "kind": "Namespace",
-               "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
-        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network",
-               "metadata": {"name": format!("{name}.b")},
-               "spec": {"tenant": name, "type": "vpc", "cidrs": ["10.1.0.0/16", "fd00:1::/64"]}}),
-    ];
-    yaml(&documents)
-}
-
-fn yaml(documents: &[Value]) -> String {
-    documents.iter().map(|document| format!("---\n{document}\n")).collect()
-}
-
-/// A server on a node, with these labels and annotations.
-fn pod(name: &str, node: &str, labels: &Value, annotations: &Value) -> Value {
-    let (namespace, name) = name.split_once('/').unwrap();
-    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels,
-                     "annotations": annotations},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "toolbox", "image": "none", "command": ["atoll", "toolbox", "serve"],
-                "env": [field("POD_NAME", "metadata.name"),
-                        field("POD_NAMESPACE", "metadata.namespace"),
-                        field("NODE_NAME", "spec.nodeName")],
-            }],
-        },
-    })
-}
-
-/// The first interface with the last part of both of its addresses.
-fn nics(network: &str, last: u8) -> Value {
-    json!({"atoll.dev/nics": json!([{"ips": addresses(network, last)}]).to_string()})
-}
-
-/// An address of each family, in the default network or in `b`.
-fn addresses(network: &str, last: u8) -> [String; 2] {
-    match network {
-        "b" => [format!("10.1.0.{last}"), format!("fd00:1::{last}")],
-        _ => [format!("10.0.0.{last}"), format!("fd00::{last}")],
-    }
-}
 
 fn lab_with_both_tenants() -> Lab {
     let lab = Lab::up(2);
@@ -69,12 +18,12 @@ fn lab_with_both_tenants() -> Lab {
 }
 
 /// The server at an address of either family.
-fn server(ip: &str) -> String {
+pub(crate) fn server(ip: &str) -> String {
     SocketAddr::new(ip.parse().unwrap(), 8080).to_string()
 }
 
 /// Who answers there, and whom it saw asking.
-fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
+pub(crate) fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
     let said = lab.connect(from, "tcp", &server(to)).json();
     let text = |field: &str| said[field].as_str().unwrap().to_owned();
     let peer: SocketAddr = text("peer").parse().unwrap();
@@ -149,6 +98,52 @@ fn assert_who_is_told_for_both(lab: &Lab) {
     let networks: Vec<&str> = holders.map(|holder| holder["network"].as_str().unwrap()).collect();
     assert_eq!(networks, ["acme.b", "globex.b"]);
     assert_eq!((&who[0]["pod"], &who[0]["phase"]), (&json!("web"), &json!("Attached")));
+}
+
+#[test]
+fn a_second_interface_in_the_same_network_answers_for_itself() {
+    let lab = lab_with_both_tenants();
+    for tenant in TENANTS {
+        let both = json!([{"ips": addresses("default", 5)}, {"ips": addresses("default", 55)}]);
+        let two = json!({"atoll.dev/nics": both.to_string()});
+        lab.apply(&yaml(&[
+            pod(&format!("{tenant}/web"), "node1", &json!({}), &two),
+            pod(&format!("{tenant}/near"), "node1", &json!({}), &nics("default", 6)),
+            pod(&format!("{tenant}/far"), "node2", &json!({}), &nics("default", 7)),
+        ]))
+        .good();
+    }
+    lab.wait_for_pods();
+    for tenant in TENANTS {
+        for (client, last) in [("near", 6), ("far", 7)] {
+            for (family, own) in addresses("default", last).into_iter().enumerate() {
+                for asked in [5, 55] {
+                    let ip = &addresses("default", asked)[family];
+                    let said = answer(&lab, &format!("{tenant}/{client}"), ip);
+                    assert_eq!(said, (format!("{tenant}/web"), own.clone()), "{ip}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_running_pod_reaches_the_range_that_its_extra_network_grew_by() {
+    let lab = lab_with_both_tenants();
+    apply_pods_of_both_networks(&lab);
+    let grown = json!({"spec": {"cidrs": ["10.1.0.0/16", "fd00:1::/64", "10.2.0.0/16"]}});
+    lab.kubectl(&["patch", "network", "acme.b", "--type=merge", "-p", &grown.to_string()]).good();
+    let place = json!({"atoll.dev/nics": r#"[{"ips": ["10.2.0.9"]}]"#});
+    let late = pod("acme/late", "node2", &json!({"atoll.dev/network": "b"}), &place);
+    lab.apply(&yaml(&[late])).good();
+    lab.wait_for_pods();
+    let get = ["get", "port", "-n", "acme", "web.net1", "-o", "jsonpath={.spec.routes}"];
+    lab.eventually(&get, |routes| routes.contains("10.2.0.0/16"));
+    let routes = ["ip", "route", "show", "dev", "net1"];
+    let led = || lab.exec("acme/web", &routes).good().contains("10.2.0.0/16");
+    await_condition(led).expect("the running pod has the route");
+    assert_eq!(answer(&lab, "acme/web", "10.2.0.9"), ("acme/late".into(), "10.1.0.5".into()));
+    lab.connect("globex/web", "tcp", &server("10.2.0.9")).bad();
 }
 
 #[test]

@@ -51,6 +51,16 @@ fn del_needs_no_namespace_and_no_pod() {
 }
 
 #[test]
+fn add_and_check_need_a_namespace_with_an_absolute_path() {
+    for command in ["ADD", "CHECK"] {
+        for path in ["", "run/netns/pod"] {
+            let code = code_of(command, ("CNI_NETNS", path), CONFIG);
+            assert_eq!(code, ErrorCode::InvalidEnvironment, "{command} {path:?}");
+        }
+    }
+}
+
+#[test]
 fn names_that_could_walk_through_paths_are_refused() {
     for id in ["../etc", "a/b", ".hidden", ""] {
         assert_eq!(code_of("ADD", ("CNI_CONTAINERID", id), CONFIG), ErrorCode::InvalidEnvironment);

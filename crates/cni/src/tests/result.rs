@@ -86,6 +86,13 @@ fn every_interface_is_listed_and_each_address_says_whose_it_is() {
 }
 
 #[test]
+fn only_the_first_interface_has_a_default_route() {
+    let further = interface("net1", &["10.1.0.7", "fd01::7"]);
+    let all = result_of("1.1.0", &[interface("eth0", &["10.0.0.5"]), further]);
+    assert_eq!(all["routes"], json!([{"dst": "0.0.0.0/0", "gw": "169.254.1.1"}]));
+}
+
+#[test]
 fn what_a_plugin_before_has_made_stays_and_ours_is_added() {
     let previous = json!({
         "interfaces": [{"name": "lo"}],

@@ -10,6 +10,7 @@ mod networks;
 mod pods;
 mod resolvers;
 mod restarts;
+mod services;
 mod subject;
 mod tenants;
 mod workflows;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use atoll_api::{Claim, Network, Port, Tenant};
 use atoll_apiserver::{ApiConfig, ApiServer};
 use atoll_controller::ControllerConfig;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -129,6 +130,13 @@ impl Subject {
         K: Resource<DynamicType = ()>,
     {
         Api::all(self.client.clone())
+    }
+
+    pub(crate) fn inside<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     pub(crate) fn pods(&self, namespace: &str) -> Api<Pod> {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use atoll_datapath::{DropReason, Event, Events, Happening};
+use atoll_datapath::{DropReason, Event, Events, Happening, Tended};
 use atoll_testkit::eventually;
 
 use crate::fabric::{Fabric, Node, Pod, network};
@@ -109,4 +109,23 @@ fn when_nobody_listens_nothing_is_told() {
     assert_eq!(ports(told_during(node, || lose_one(1), at(1))), [1]);
     lose_one(2);
     assert_eq!(ports(told_during(node, || lose_one(3), at(3))), [3]);
+}
+
+#[test]
+fn a_listener_goes_on_hearing_when_the_tunnel_is_put_right() {
+    let fabric = Fabric::of(1);
+    let [one, _other] = two_pods(&fabric);
+    let node = &fabric.nodes[0];
+    let work = || {
+        node.namespace.ip("link delete atoll-vx");
+        let tended = node.run(|state| {
+            let datapath = state.datapath.as_mut().unwrap();
+            state.runtime.block_on(datapath.tend()).unwrap()
+        });
+        assert_eq!(tended, Tended::OpenedAnew);
+        udp(one.v4(), 0).send_to(b"?", ("10.0.0.77", 5)).unwrap();
+    };
+    let told = told_during(node, work, |event| event.destination.port() == 5);
+    let told = told.iter().find(|event| event.destination.port() == 5).unwrap();
+    assert!(told.at.elapsed().unwrap() < LIMIT, "by the clock on the wall");
 }

@@ -8,10 +8,10 @@ use atoll_datapath::DropReason;
 use atoll_plan::{Doors, Resolver};
 
 use crate::fabric::{Fabric, Node, Pod, network};
-use crate::isolation::{assert_checksums, switch_offloads_off};
+use crate::isolation::assert_checksums;
 use crate::talk::{BRIEF, LIMIT, Voice, connect, ping, udp};
 
-fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
@@ -38,7 +38,7 @@ fn twins() -> (Fabric, [Pod; 2]) {
 }
 
 /// The alias that the node knows a pod by, in the family of `like`.
-fn alias(node: &Node, pod: &Pod, like: IpAddr) -> IpAddr {
+pub(crate) fn alias(node: &Node, pod: &Pod, like: IpAddr) -> IpAddr {
     let askers = node.run(|state| state.datapath.as_ref().unwrap().askers().unwrap());
     let (index, _) = askers.iter().find(|(_, name)| **name == pod.host_side).unwrap();
     aliases_of(*index)[usize::from(like.is_ipv6())]
@@ -55,7 +55,7 @@ fn agent(node: &Node, at: SocketAddr) -> UdpSocket {
     socket
 }
 
-fn speaking(pod: &Pod, to: IpAddr) -> Voice<'_> {
+pub(crate) fn speaking(pod: &Pod, to: IpAddr) -> Voice<'_> {
     if to.is_ipv4() { pod.v4() } else { pod.v6() }
 }
 
@@ -132,8 +132,8 @@ fn tcp_passes_a_door_with_right_checksums_also_with_every_offload_off() {
     for asked in ["10.96.0.10", "fd96::a"].map(ip) {
         converse_through(node, &acme, asked);
     }
-    switch_offloads_off(&acme.namespace, "eth0");
-    ["atoll-node", "atoll-door"].iter().for_each(|it| switch_offloads_off(&node.namespace, it));
+    acme.namespace.switch_offloads_off("eth0");
+    ["atoll-node", "atoll-door"].iter().for_each(|it| node.namespace.switch_offloads_off(it));
     for asked in ["10.96.0.10", "fd96::a"].map(ip) {
         let seen = acme.packets();
         converse_through(node, &acme, asked);

@@ -119,6 +119,7 @@ impl Node {
             exists: true,
             up: true,
             mtu: wanted.mtu,
+            reach: wanted.routed(),
             guard: Some(wanted.guard.clone()),
         };
         let interfaces = plan.interfaces.iter();
@@ -129,6 +130,7 @@ impl Node {
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
             doors: plan.doors.clone(),
             services: plan.services.clone(),
+            service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
         }
     }
 

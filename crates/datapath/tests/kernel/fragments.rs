@@ -6,7 +6,7 @@ use atoll_datapath::{ConnectionState, DropReason};
 use atoll_testkit::eventually;
 
 use crate::fabric::{Fabric, Pod, network};
-use crate::forge::{self, IP};
+use crate::forge::{self, IP, fragment};
 use crate::talk::{Voice, udp};
 
 const TCP: u8 = 6;
@@ -55,30 +55,6 @@ impl Scene {
         let arrived = forge::arrived_of(&heard, [frame[12], frame[13]]);
         assert_eq!(arrived[IP..], frame[IP..]);
     }
-}
-
-/// A fragment: `content` at `offset` of the datagram with the number `id`.
-pub(crate) fn fragment(
-    (from, to): (Voice, Voice),
-    protocol: u8,
-    id: u16,
-    (offset, more): (u16, bool),
-    content: &[u8],
-) -> Vec<u8> {
-    let id = id.to_be_bytes();
-    if from.ip.is_ipv6() {
-        let place = (offset | u16::from(more)).to_be_bytes();
-        let header = [&[protocol, 0][..], &place, &[0, 0], &id].concat();
-        return forge::packet(from, to.ip, 44, &[&header, content].concat());
-    }
-    let mut frame = forge::packet(from, to.ip, protocol, content);
-    let place = ((offset / 8) | if more { 0x2000 } else { 0 }).to_be_bytes();
-    frame[IP + 4..IP + 6].copy_from_slice(&id);
-    frame[IP + 6..IP + 8].copy_from_slice(&place);
-    frame[IP + 10..IP + 12].fill(0);
-    let header = etherparse::Ipv4Header::from_slice(&frame[IP..]).unwrap().0;
-    frame[IP + 10..IP + 12].copy_from_slice(&header.calc_header_checksum().to_be_bytes());
-    frame
 }
 
 /// A UDP datagram with a right checksum, in fragments of up to 800 bytes.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use atoll_datapath::{Attachment, DropReason};
-use atoll_testkit::{Namespace, eventually};
+use atoll_testkit::eventually;
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, converse, listen, ping, udp};
@@ -114,9 +114,9 @@ fn checksums_are_right_with_every_offload_off() {
     let network = network(ACME);
     let pods = [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
         .map(|(place, ip)| fabric.pod(place, network, ip));
-    pods.iter().for_each(|pod| switch_offloads_off(&pod.namespace, "eth0"));
+    pods.iter().for_each(|pod| pod.namespace.switch_offloads_off("eth0"));
     for node in &fabric.nodes {
-        ["uplink", "atoll-vx"].iter().for_each(|link| switch_offloads_off(&node.namespace, link));
+        ["uplink", "atoll-vx"].iter().for_each(|link| node.namespace.switch_offloads_off(link));
     }
     for other in &pods[1..] {
         let seen = other.packets();
@@ -125,14 +125,6 @@ fn checksums_are_right_with_every_offload_off() {
         assert!(frames.len() > 30, "{} frames of a long talk", frames.len());
         frames.iter().for_each(|frame| assert_checksums(frame));
     }
-}
-
-/// Offloads leave checksums unfinished and glue packets together again.
-pub(crate) fn switch_offloads_off(namespace: &Namespace, link: &str) {
-    let features = ["tx", "rx", "tso", "gso", "gro"].into_iter().flat_map(|it| [it, "off"]);
-    let arguments: Vec<_> = ["-K", link].into_iter().chain(features).collect();
-    let output = namespace.command("ethtool", &arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 pub(crate) fn assert_checksums(frame: &[u8]) {

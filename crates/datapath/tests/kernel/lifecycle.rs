@@ -12,12 +12,13 @@ use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
 use crate::talk::{converse, udp};
 
 /// Two pods on the first node and one on the second.
-fn three_pods(fabric: &Fabric) -> [Pod; 3] {
+pub(crate) fn three_pods(fabric: &Fabric) -> [Pod; 3] {
     [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
         .map(|(place, ip)| fabric.pod(place, network(100), ip))
 }
 
-fn is_as_planned(node: &Node) {
+/// The kernel has exactly what the plan says.
+pub(crate) fn is_as_planned(node: &Node) {
     assert_eq!(node.observe(), node.planned());
     assert_eq!(node.converge(), vec![]);
 }
@@ -316,12 +317,21 @@ fn removal_leaves_nothing_and_is_repeatable() {
         let fabric = Fabric::attached_by(2, attachment);
         let pods = three_pods(&fabric);
         let node = &fabric.nodes[0];
+        let traces = |state: &State| {
+            state.runtime.block_on(Datapath::traces(&state.config.bpf_root)).unwrap()
+        };
+        let before = node.run(move |state| traces(state));
+        for trace in ["link atoll-vx", "link atoll-node", &format!("link {}", pods[0].host_side)] {
+            assert!(before.iter().any(|found| found == trace), "{trace} is not in {before:?}");
+        }
+        assert!(before.iter().any(|found| found.starts_with("pins in ")), "{before:?}");
         for _ in 0..2 {
-            node.run(|state| {
+            node.run(move |state| {
                 state.datapath = None;
-                state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+                state.runtime.block_on(Datapath::remove(&state.config.bpf_root)).unwrap();
                 assert_eq!(state.bpf.files(), Vec::<std::path::PathBuf>::new());
                 assert!(!state.config.bpf_root.exists());
+                assert_eq!(traces(state), Vec::<String>::new());
             });
         }
         let left = node.namespace.ip("-br link");
@@ -338,7 +348,7 @@ fn links_of_others_survive_removal() {
     node.namespace.ip("link add atlantic type veth peer name vethc0ffee");
     node.run(|state| {
         state.datapath = None;
-        state.runtime.block_on(Datapath::remove(&state.config)).unwrap();
+        state.runtime.block_on(Datapath::remove(&state.config.bpf_root)).unwrap();
     });
     let left = node.namespace.ip("-br link");
     assert!(left.contains("atlantic") && left.contains("vethc0ffee"), "{left}");

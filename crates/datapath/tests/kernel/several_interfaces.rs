@@ -8,7 +8,7 @@ use atoll_datapath::DropReason;
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Reach};
 use atoll_types::{MacAddr, NetAddr};
 
-use crate::fabric::{Fabric, Pod, network};
+use crate::fabric::{Fabric, Pod, State, network};
 use crate::forge;
 use crate::talk::{Voice, converse_udp, ping};
 
@@ -117,6 +117,87 @@ fn a_pod_in_two_networks_forwards_nothing_between_them() {
         let said = pod.namespace.command("sysctl", &["-n", &setting]);
         assert_eq!(said.stdout, b"0\n", "{setting}");
     }
+}
+
+/// A pod with two interfaces in one network, and a neighbour of it there.
+fn scene_of_one_network() -> (Fabric, Pod, Pod) {
+    let fabric = Fabric::of(1);
+    let pod = fabric.planned_pod(0, network(FURTHER), "10.1.0.1");
+    plan_further(&fabric, &pod);
+    reach(&fabric, &[]);
+    let neighbour = fabric.pod(0, network(FURTHER), "10.1.0.2");
+    (fabric, pod, neighbour)
+}
+
+/// Plans what the pod reaches through its further interface.
+fn reach(fabric: &Fabric, ranges: &[&str]) {
+    let mut plan = fabric.nodes[0].plan.lock().unwrap();
+    let further = plan.interfaces.values_mut().find(|interface| interface.name == "net1").unwrap();
+    further.reach = Reach::Only(ranges.iter().map(|range| range.parse().unwrap()).collect());
+}
+
+#[test]
+fn each_interface_in_the_same_network_answers_for_itself() {
+    let (_fabric, pod, neighbour) = &scene_of_one_network();
+    let [further, further_ipv6] = further_ips();
+    for (ip, asker) in [
+        (further, IpAddr::from(neighbour.ip)),
+        (further_ipv6, neighbour.ipv6.into()),
+        (pod.ip.into(), neighbour.ip.into()),
+        (pod.ipv6.into(), neighbour.ipv6.into()),
+    ] {
+        assert!(ping(voice(neighbour, asker), ip, LIMIT), "{ip} answers");
+        let seen = converse_udp(voice(pod, ip), voice(neighbour, asker));
+        assert_eq!(seen, ip, "what starts with {ip} leaves with it");
+    }
+}
+
+#[test]
+fn the_routes_of_a_running_pod_follow_the_plan_and_those_of_others_stay() {
+    let Scene { fabric, pod, .. } = &scene();
+    let node = &fabric.nodes[0];
+    pod.namespace.ip("route add 10.9.0.0/16 dev net1");
+    reach(fabric, &["10.2.0.0/16", "fd02::/64"]);
+    let steps = node.converge();
+    assert!(matches!(steps[..], [atoll_plan::Step::RouteInterface(..)]), "{steps:?}");
+    let routes =
+        ["-4 route show dev net1", "-6 route show dev net1"].map(|it| pod.namespace.ip(it));
+    assert!(routes[0].contains("10.2.0.0/16 via") && routes[1].contains("fd02::/64 via"));
+    assert!(!routes[0].contains("10.1.0.0/16") && !routes[1].contains("fd00::/64"), "{routes:?}");
+    assert!(routes[0].contains("10.9.0.0/16"), "a route of somebody else: {routes:?}");
+    assert_eq!(node.converge(), vec![]);
+}
+
+#[test]
+fn a_datapath_opened_anew_makes_sure_of_the_routes_of_pods_with_several_interfaces() {
+    let Scene { fabric, pod, .. } = &scene();
+    for family in ["-4", "-6"] {
+        pod.namespace.ip(&format!("{family} rule flush"));
+        pod.namespace.ip(&format!("{family} rule add table main"));
+    }
+    fabric.nodes[0].run(State::open);
+    let steps = fabric.nodes[0].converge();
+    let routed = |step: &atoll_plan::Step| matches!(step, atoll_plan::Step::RouteInterface(..));
+    assert!(steps.len() == 2 && steps.iter().all(routed), "{steps:?}");
+    assert_eq!(rules(pod), 4);
+    remake_further(fabric);
+    assert_eq!(rules(pod), 4, "a link made anew leaves no rule of the former one");
+}
+
+/// How many rules lead packets by the address that they start with.
+fn rules(pod: &Pod) -> usize {
+    let all = ["-4 rule", "-6 rule"].map(|family| pod.namespace.ip(family));
+    all.iter().flat_map(|rules| rules.lines()).filter(|rule| rule.starts_with("1000:")).count()
+}
+
+/// Deletes the further interface by hand and has it made again.
+fn remake_further(fabric: &Fabric) {
+    let node = &fabric.nodes[0];
+    let interfaces = node.plan.lock().unwrap().interfaces.clone();
+    let further = interfaces.iter().find(|(_, interface)| interface.name == "net1").unwrap().0;
+    node.namespace.ip(&format!("link delete {further}"));
+    node.converge();
+    assert_eq!(node.observe(), node.planned());
 }
 
 /// Sends a frame out of the host side, so that the pod's stack takes it in.

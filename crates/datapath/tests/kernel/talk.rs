@@ -9,6 +9,7 @@ use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::fabric::Pod;
+use crate::forge::{Face, Origin};
 
 /// How long an answer may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -20,6 +21,18 @@ pub(crate) const BRIEF: Duration = Duration::from_millis(200);
 pub(crate) struct Voice<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) ip: IpAddr,
+}
+
+impl From<&Pod> for Face {
+    fn from(pod: &Pod) -> Self {
+        Face { mac: pod.mac, ip: pod.ip, ipv6: pod.ipv6 }
+    }
+}
+
+impl From<Voice<'_>> for Origin {
+    fn from(voice: Voice) -> Self {
+        Origin { face: voice.pod.into(), ip: voice.ip }
+    }
 }
 
 impl Pod {

@@ -12,8 +12,8 @@ use atoll_testkit::eventually;
 use aya::Ebpf;
 use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, PerCpuHashMap};
 
-use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
-use crate::lifecycle::{Stops, lockstep};
+use crate::fabric::{Fabric, State, attachments, network};
+use crate::lifecycle::{Stops, is_as_planned, lockstep, three_pods};
 use crate::talk::{converse, udp};
 
 /// A map pinned in `dir` as a hash map of plain bytes.
@@ -144,16 +144,6 @@ pub(crate) fn turn_back(state: &mut State) {
     }
     std::fs::remove_dir(new.join("maps")).unwrap();
     std::fs::remove_dir(new).unwrap();
-}
-
-fn three_pods(fabric: &Fabric) -> [Pod; 3] {
-    [(0, "10.0.0.1"), (0, "10.0.0.2"), (1, "10.0.0.3")]
-        .map(|(place, ip)| fabric.pod(place, network(100), ip))
-}
-
-fn is_as_planned(node: &Node) {
-    assert_eq!(node.observe(), node.planned());
-    assert_eq!(node.converge(), vec![]);
 }
 
 #[test]

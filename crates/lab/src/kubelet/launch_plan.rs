@@ -8,6 +8,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, ObjectFieldSelector, Pod};
 
+use crate::fabric::API_SERVICE;
 use crate::home::{ContainerHome, PodHome};
 use crate::shim::{Launch, Overlay};
 
@@ -114,6 +115,9 @@ fn environment(
         ("POD_NAMESPACE", metadata.namespace.clone().unwrap_or_default()),
         ("POD_IP", ip.unwrap_or_default()),
         ("NODE_NAME", around.node.to_owned()),
+        ("KUBERNETES_SERVICE_HOST", API_SERVICE.to_string()),
+        ("KUBERNETES_SERVICE_PORT", "443".to_owned()),
+        ("KUBERNETES_SERVICE_PORT_HTTPS", "443".to_owned()),
     ];
     let mut environment: BTreeMap<_, _> =
         given.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -245,6 +249,8 @@ mod tests {
             ("POD_IP", "10.0.0.5"),
             ("NODE_NAME", "node1"),
             ("HOSTNAME", "web-1"),
+            ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
+            ("KUBERNETES_SERVICE_PORT", "443"),
         ];
         for (name, value) in expected {
             assert_eq!(variable(&launch, name).as_deref(), Some(value));

@@ -14,5 +14,5 @@ pub use services::{
     ServiceName,
 };
 pub use topology::{
-    Answers, Attachment, Compiled, Complaint, NodeView, Occupant, OwnResolver, compile,
+    Answers, Attachment, Compiled, Complaint, Front, NodeView, Occupant, OwnResolver, compile,
 };

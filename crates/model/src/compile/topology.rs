@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use atoll_abi::NODE_RESOLVER;
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach, Resolver,
+    ServiceDoor,
 };
 use atoll_types::{NetAddr, NetworkId, PodRef};
 
 use super::PlacedPort;
+use crate::export::Audience;
 
 /// What a node has watched, and what its runtime has asked it for.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,21 @@ pub struct NodeView<'a> {
     pub cluster_dns: Resolver,
     /// The resolvers that networks have of their own.
     pub own_dns: BTreeMap<NetworkId, OwnResolver>,
+    /// The services of the cluster's own for which the agent listens.
+    pub fronts: Vec<Front<'a>>,
+}
+
+/// A service of the cluster's own at one address and port, and the agent's port for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Front<'a> {
+    /// The service's address.
+    pub ip: IpAddr,
+    /// The service's port.
+    pub port: u16,
+    /// The agent's port.
+    pub listener: u16,
+    /// Who may call it.
+    pub to: &'a Audience,
 }
 
 /// The resolver that a network has of its own.
@@ -101,6 +118,13 @@ pub struct Occupant {
     pub pod_uid: String,
 }
 
+impl Occupant {
+    /// The pod's tenant.
+    pub fn tenant(&self) -> &str {
+        self.network_name.split('.').next().unwrap_or_default()
+    }
+}
+
 /// Something that was left out of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Complaint {
@@ -135,6 +159,7 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
         place_port(view, &attached, port, &mut compiled);
     }
     compiled.plan.doors = doors(view, &compiled.plan);
+    compiled.plan.service_doors = service_doors(view, &compiled);
     compiled
 }
 
@@ -157,6 +182,19 @@ fn doors(view: &NodeView<'_>, plan: &NodePlan) -> BTreeMap<NetworkId, Doors> {
 fn at_the_node() -> Resolver {
     let (v4, v6) = NODE_RESOLVER;
     Resolver { v4: Some(v4), v6: Some(v6) }
+}
+
+/// Each service as a door of every network here that has a pod of a tenant that may call it.
+fn service_doors(view: &NodeView<'_>, compiled: &Compiled) -> BTreeMap<ServiceDoor, u16> {
+    let mut doors = BTreeMap::new();
+    for (name, interface) in &compiled.plan.interfaces {
+        let Some(occupant) = compiled.occupants.get(name) else { continue };
+        for front in view.fronts.iter().filter(|front| front.to.has(occupant.tenant())) {
+            let addr = NetAddr::new(interface.guard.network, front.ip);
+            doors.insert(ServiceDoor { addr, port: front.port }, front.listener);
+        }
+    }
+    doors
 }
 
 /// The ports whose every address is theirs alone.
@@ -461,6 +499,27 @@ mod tests {
         assert_eq!(doors(Answers::Pods), [(ports[0].network, node)].into(), "for the DNS pods");
         let without = NodeView { cluster_dns: Resolver::default(), ..view };
         assert_eq!(compile(&without).plan.doors, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_network_has_a_door_to_a_service_where_a_tenant_that_may_call_it_has_a_pod_here() {
+        let ports = [1, 2].map(|number| port(number, "10.0.0.5", "web", "node1"));
+        let elsewhere = port(3, "10.0.0.5", "web", "node2");
+        let asked = ports.each_ref().map(attachment);
+        let (all, one) = (Audience::All, Audience::Listed(["tenant-2".to_owned()].into()));
+        let front =
+            |last, to| Front { ip: [10, 96, 0, last].into(), port: 443, listener: 61100, to };
+        let view = NodeView {
+            node: "node1",
+            nodes: [("node2", [192, 0, 2, 2].into())].into(),
+            ports: ports.iter().chain([&elsewhere]).collect(),
+            attachments: asked.iter().collect(),
+            fronts: vec![front(1, &all), front(7, &one)],
+            ..NodeView::default()
+        };
+        let doors = compile(&view).plan.service_doors;
+        let texts: Vec<_> = doors.keys().map(|door| door.addr.to_string()).collect();
+        assert_eq!(texts, ["1/10.96.0.1", "2/10.96.0.1", "2/10.96.0.7"]);
     }
 
     #[test]

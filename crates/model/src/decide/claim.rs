@@ -15,6 +15,9 @@ impl World {
     pub(crate) fn decide_claim(&mut self, name: &ObjectName, now: &Now) -> Decision {
         let Some(claim) = self.claims.get(name).cloned() else { return Decision::nothing() };
         let Some(thing) = &claim.thing else { return Decision::nothing() };
+        if let Some(farewell) = self.farewell_to_service(&claim, thing) {
+            return farewell;
+        }
         let Some(proof) = self.proof_of_loss(&claim, thing) else {
             self.stray_since.remove(name);
             return Decision::nothing();
@@ -43,6 +46,7 @@ impl World {
                 };
                 lost.then(|| vec![self.confirm(Kind::Port, &port), self.confirm(Kind::Pod, &pod)])
             }
+            Thing::Vip(vip) => self.proof_of_lost_vip(claim, vip),
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
                 let right = Thing::Vpc(vpc.clone());

@@ -19,6 +19,11 @@ pub(crate) fn dns_address(services: &Cidr) -> Option<IpAddr> {
     services.nth(PLACE)
 }
 
+/// That address as a range of one, to be kept out of what services get.
+pub(crate) fn kept_for_dns(services: &Cidr) -> Option<Cidr> {
+    services.part(if services.is_ipv4() { 32 } else { 128 }, PLACE)
+}
+
 impl World {
     /// The DNS addresses of a network. Open networks share one number whoever owns them, so they
     /// share the address too: that of the cluster's ranges.
@@ -87,5 +92,9 @@ mod tests {
         assert_eq!(of("198.18.0.0/16").unwrap(), "198.18.0.10");
         assert_eq!(of("fd98::/108").unwrap(), "fd98::a");
         assert_eq!(of("198.18.0.0/29"), None);
+        let kept = |range: &str| kept_for_dns(&range.parse().unwrap()).map(|it| it.to_string());
+        assert_eq!(kept("198.18.0.0/16").unwrap(), "198.18.0.10/32");
+        assert_eq!(kept("fd98::/108").unwrap(), "fd98::a/128");
+        assert_eq!(kept("198.18.0.0/29"), None);
     }
 }

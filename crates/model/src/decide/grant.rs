@@ -222,7 +222,7 @@ impl World {
     ) -> Option<(ObjectName, IpAddr)> {
         let claimed = self.indexes.claims_of_port.of(asker.port).filter_map(|thing| match thing {
             Thing::Address(address) => Some(*address),
-            Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
+            Thing::Vip(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
         });
         let proposed = self.numbers.proposals.get(asker.port).into_iter().flatten().copied();
         let mut standing = claimed
@@ -268,7 +268,9 @@ impl World {
 pub(super) fn holder_text(claim: &Claim) -> String {
     let holder = &claim.holder;
     match &holder.namespace {
-        Some(namespace) => format!("port {namespace}/{}", holder.name),
+        Some(namespace) => {
+            format!("{} {namespace}/{}", holder.kind.to_lowercase(), holder.name)
+        }
         None => format!("{} {}", holder.kind, holder.name),
     }
 }

@@ -13,12 +13,14 @@ mod pod;
 mod port;
 mod quota;
 mod routes;
+mod service;
 mod subnet;
 mod tell;
 mod tenant;
 mod wait;
 
 pub(crate) use claim::pod_of_port;
+pub(crate) use dns::kept_for_dns;
 pub(crate) use wait::Waiting;
 
 use atoll_api::{ClaimHolder, FINALIZER, Reason};

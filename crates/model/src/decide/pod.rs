@@ -71,7 +71,8 @@ impl World {
         if all.iter().all(|(_, next)| matches!(next, Next::Has(_))) {
             self.said.remove(&Key::new(Kind::Pod, pod.meta.name.clone()));
             let placed = all.iter().filter_map(|(_, next)| place(next, pod));
-            return Ok(Decision::act(placed.chain(self.tell(pod))));
+            let changed: Vec<Action> = placed.chain(self.reroute(&all)).collect();
+            return Ok(Decision::act(changed.into_iter().chain(self.tell(pod))));
         }
         if pod.meta.deleting || all.iter().any(|(_, next)| matches!(next, Next::Await)) {
             return Ok(Decision::act(all.iter().filter_map(|(_, next)| place(next, pod))));
@@ -241,6 +242,19 @@ impl World {
         Ok(Decision::act(claims.into_iter().chain(ports).chain(warnings)))
     }
 
+    /// Tells the ports of a pod with several interfaces what is reached through each, where the
+    /// ranges of their VPCs changed.
+    fn reroute(&self, all: &[(Nic, Next)]) -> Vec<Action> {
+        let mut ways = Ways::default();
+        let mut changes = Vec::new();
+        for (_, next) in all.iter().filter(|_| all.len() > 1) {
+            let Some(network) = next.network() else { continue };
+            let through = ways.through(self, network);
+            changes.extend(route(next, through));
+        }
+        changes
+    }
+
     /// Addresses for a port that goes with its pod.
     fn make(
         &mut self,
@@ -291,6 +305,15 @@ fn place(next: &Next, pod: &Pod) -> Option<Action> {
     let node = pod.node.as_ref().filter(|node| known != Some(node))?;
     let change = PortChange::Place(node.clone());
     (!port.meta.deleting).then(|| Action::ChangePort(Target::new(Kind::Port, &port.meta), change))
+}
+
+/// Tells a port that is not its pod's first what is reached through it, if that changed.
+fn route(next: &Next, through: Vec<String>) -> Option<Action> {
+    let Next::Has(port) = next else { return None };
+    let bound = port.bound.as_ref()?;
+    let changed = !bound.primary && bound.routes != through && !port.meta.deleting;
+    let target = || Target::new(Kind::Port, &port.meta);
+    changed.then(|| Action::ChangePort(target(), PortChange::Route(through)))
 }
 
 /// The place in the pod of one of its interfaces.

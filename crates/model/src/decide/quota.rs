@@ -2,19 +2,57 @@
 //!
 //! Limits count what is there and what is on the way. What was there before a limit stays.
 
-use atoll_api::{Reason, TenantQuota};
+use atoll_api::{ConditionType, Reason, TenantQuota};
 use atoll_types::{Label, NetworkName};
 use atoll_vpc::Moment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::wait::Complaint;
-use crate::conditions::{Verdict, named};
-use crate::intent::{Network, ObjectName};
+use crate::conditions::{Verdict, named, with_condition};
+use crate::intent::{Network, ObjectName, Tenant};
 use crate::world::{Now, World};
 
 /// How long a pod waits before it asks again whether its tenant has room.
 const PAUSE: Moment = Moment::from_secs(5);
 
 impl World {
+    /// How many addresses a tenant's services hold.
+    pub(super) fn vips_of(&self, tenant: &Tenant) -> usize {
+        let tenant = tenant.meta.name.name.parse();
+        tenant.map_or(0, |tenant| self.vips.held(&tenant))
+    }
+
+    /// A tenant's conditions with one that tells whether its quota leaves room, if it has one: for
+    /// its networks, ports and VIPs, of which it has so many.
+    pub(super) fn with_room(
+        &self,
+        tenant: &Tenant,
+        has: [usize; 3],
+        standing: &[Condition],
+        now: &Time,
+    ) -> Vec<Condition> {
+        let TenantQuota { networks, ports, vips } = tenant.quota;
+        let limits = [("networks", networks), ("ports", ports), ("VIPs", vips)];
+        if limits.iter().all(|(_, limit)| limit.is_none()) {
+            let kind = ConditionType::HasRoom.to_string();
+            return standing.iter().filter(|it| it.type_ != kind).cloned().collect();
+        }
+        let reached: Vec<String> = limits
+            .into_iter()
+            .zip(has)
+            .filter_map(|((what, limit), has)| Some((what, usize::try_from(limit?).ok()?, has)))
+            .filter(|(_, limit, has)| has >= limit)
+            .map(|(what, limit, has)| format!("{has} of {limit} {what}"))
+            .collect();
+        let verdict = match reached.is_empty() {
+            true => Verdict::ready("the quota leaves room for more"),
+            false => {
+                Verdict::not_ready(Reason::QuotaExceeded, format!("has {}", reached.join(", ")))
+            }
+        };
+        with_condition(ConditionType::HasRoom, &verdict, &tenant.meta, standing, now)
+    }
+
     fn quota_of(&self, tenant: &str) -> Option<&TenantQuota> {
         self.tenants.get(&ObjectName::cluster(tenant)).map(|tenant| &tenant.quota)
     }
@@ -35,6 +73,20 @@ impl World {
             let message = format!("tenant {tenant} may have {limit} networks and has: {has}");
             Verdict::not_ready(Reason::QuotaExceeded, message)
         })
+    }
+
+    /// Refuses one more address of a tenant's services where that would be too many.
+    pub(super) fn check_vip_quota(&self, tenant: &Label, now: &Now) -> Result<(), Complaint> {
+        let limit = self.quota_of(tenant.as_str()).and_then(|quota| quota.vips);
+        let taken = self.vips.held_or_on_the_way(tenant);
+        match limit {
+            Some(limit) if taken >= usize::try_from(limit).unwrap_or(usize::MAX) => {
+                let message = format!("tenant {tenant} may have {limit} VIPs and has {taken}");
+                let complaint = Complaint::new(Reason::QuotaExceeded, message);
+                Err(complaint.again_at(now.moment + PAUSE))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn check_port_quota(

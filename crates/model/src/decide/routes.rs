@@ -51,11 +51,24 @@ impl World {
     /// The VPC of a network, and all of its ranges.
     fn ranges_of_vpc(&self, network: &NetworkName) -> Option<(Vpc, Vec<Cidr>)> {
         let vpc = self.network_named(network)?.vpc()?;
-        let networks = self.indexes.networks_of_vpc.of(vpc);
-        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
-        let mut ranges: Vec<Cidr> = plans.flat_map(|plan| plan.cidrs.iter().copied()).collect();
+        let mut ranges = match vpc {
+            Vpc::Named { .. } => self.declared_ranges(vpc),
+            Vpc::Flat(network) => self.blocks_of_flat(network),
+            Vpc::Open => self.settings.flat.clone(),
+        };
         ranges.sort();
         ranges.dedup();
         Some((vpc.clone(), ranges))
+    }
+
+    fn declared_ranges(&self, vpc: &Vpc) -> Vec<Cidr> {
+        let networks = self.indexes.networks_of_vpc.of(vpc);
+        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
+        plans.flat_map(|plan| plan.cidrs.iter().copied()).collect()
+    }
+
+    fn blocks_of_flat(&self, network: &NetworkName) -> Vec<Cidr> {
+        let subnets = self.indexes.subnets_of_network.of(network);
+        subnets.filter_map(|name| Some(self.subnet_plan(name)?.cidr)).collect()
     }
 }

@@ -134,14 +134,17 @@ impl World {
         let networks = self.indexes.networks_of_tenant.of(&tenant.meta.name.name).len();
         let ports = self.indexes.seats_of_tenant.of(&tenant.meta.name.name).len();
         let service = self.service_ranges(tenant);
+        let vips = self.vips_of(tenant);
+        let ready = conditions(verdict, &tenant.meta, &standing.conditions, &now.time);
         let status = api::TenantStatus {
             phase,
             default_network_created: standing.default_network_created || made,
             networks: i32::try_from(networks).unwrap_or(i32::MAX),
             ports: i32::try_from(ports).unwrap_or(i32::MAX),
+            vips: i32::try_from(vips).unwrap_or(i32::MAX),
             service_cidrs: service.iter().map(ToString::to_string).collect(),
             isolation: Some(self.isolation(tenant)),
-            conditions: conditions(verdict, &tenant.meta, &standing.conditions, &now.time),
+            conditions: self.with_room(tenant, [networks, ports, vips], &ready, &now.time),
         };
         if tenant.status.as_ref() == Some(&status) {
             return Decision::nothing();

@@ -59,6 +59,11 @@ impl Complaint {
         Complaint { wait: Box::new(wait), ..self }
     }
 
+    pub(super) fn waiting_for_thing(self, thing: Thing) -> Self {
+        let wait = Wait { thing: Some(thing), ..Wait::default() };
+        Complaint { wait: Box::new(wait), ..self }
+    }
+
     pub(super) fn waiting_for_port(self, port: &ObjectName) -> Self {
         let wait = Wait { port: Some(port.clone()), ..Wait::default() };
         Complaint { wait: Box::new(wait), ..self }
@@ -134,7 +139,7 @@ impl World {
         let things = self.indexes.claims_of_port.of(&name);
         let unused = things.filter(|thing| match thing {
             Thing::Address(address) => port.is_none_or(|port| !port.has(*address)),
-            Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => false,
+            Thing::Vip(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => false,
         });
         let mine = unused.filter(|it| self.claim_on(it).is_some_and(|it| it.holder == *holder));
         mine.map(|thing| self.give_back(thing.clone(), holder)).collect()

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use atoll_api as api;
 use atoll_api::ClaimHolder;
-use atoll_types::{Cidr, NetAddr, NetworkId};
+use atoll_types::{Cidr, Label, NetAddr, NetworkId};
 
 use super::network::dashed;
 use super::{Meta, ObjectName, Vpc};
@@ -26,6 +26,8 @@ pub struct Claim {
 pub enum Thing {
     /// An address, held by a port.
     Address(NetAddr),
+    /// An address of a tenant's services, held by a service.
+    Vip(Vip),
     /// A network id, held by a VPC.
     NetworkId(NetworkId),
     /// A block of the range that flat networks share, held by a network.
@@ -34,7 +36,17 @@ pub enum Thing {
     Vpc(Vpc),
 }
 
+/// An address of a tenant's services. Two tenants may have the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Vip {
+    /// The tenant.
+    pub tenant: Label,
+    /// The address.
+    pub ip: IpAddr,
+}
+
 const PORT: &str = "Port";
+const SERVICE: &str = "Service";
 const NETWORK: &str = "Network";
 const VPC: &str = "VPC";
 const NETWORK_ID: &str = "NetworkID";
@@ -48,6 +60,11 @@ pub fn holder_of_port(port: &ObjectName, uid: &str) -> ClaimHolder {
         name: port.name.clone(),
         uid: Some(uid.to_owned()),
     }
+}
+
+/// The holder of a service's addresses: this incarnation of it.
+pub fn holder_of_service(service: &ObjectName, uid: &str) -> ClaimHolder {
+    ClaimHolder { kind: SERVICE.into(), ..holder_of_port(service, uid) }
 }
 
 /// The holder of a network id.
@@ -73,10 +90,20 @@ pub fn holder_of_id(id: NetworkId) -> ClaimHolder {
 impl Claim {
     /// The port that holds an address, and the UID of its pod or of itself.
     pub fn port_holder(&self) -> Option<(ObjectName, &str)> {
+        self.holder_inside(PORT)
+    }
+
+    /// The service that holds an address, and its incarnation.
+    pub fn service_holder(&self) -> Option<(ObjectName, &str)> {
+        self.holder_inside(SERVICE)
+    }
+
+    /// A holder of this kind in a namespace.
+    fn holder_inside(&self, kind: &str) -> Option<(ObjectName, &str)> {
         let uid = self.holder.uid.as_deref()?;
         let namespace = self.holder.namespace.as_deref()?;
         let name = ObjectName::inside(namespace, &self.holder.name);
-        (self.holder.kind == PORT).then_some((name, uid))
+        (self.holder.kind == kind).then_some((name, uid))
     }
 
     /// The VPC that holds a network id.
@@ -114,12 +141,21 @@ impl Thing {
         let (kind, rest) = name.split_once('.')?;
         match kind {
             "address" => parse_address(rest).map(Thing::Address),
+            "vip" => parse_vip(rest).map(Thing::Vip),
             "network-id" => {
                 Some(Thing::NetworkId(NetworkId::try_from(rest.parse::<u32>().ok()?).ok()?))
             }
             "block" => parse_block(rest).map(Thing::Block),
             "vpc" => Vpc::parse(rest).map(Thing::Vpc),
             _ => None,
+        }
+    }
+
+    /// The address of services that this is.
+    pub(crate) fn vip(&self) -> Option<&Vip> {
+        match self {
+            Thing::Vip(vip) => Some(vip),
+            Thing::Address(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
         }
     }
 
@@ -132,12 +168,10 @@ impl Thing {
 impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Thing::Address(NetAddr { network, ip: IpAddr::V4(v4) }) => {
-                write!(f, "address.{network}.{v4}")
-            }
             Thing::Address(NetAddr { network, ip }) => {
-                write!(f, "address.{network}.{}", dashed(*ip))
+                write!(f, "address.{network}.{}", dotted_or_dashed(*ip))
             }
+            Thing::Vip(Vip { tenant, ip }) => write!(f, "vip.{tenant}.{}", dotted_or_dashed(*ip)),
             Thing::NetworkId(id) => write!(f, "network-id.{id}"),
             Thing::Block(block) => {
                 write!(f, "block.{}-{}", dashed(block.first()), block.prefix_len())
@@ -158,11 +192,27 @@ fn parse_block(text: &str) -> Option<Cidr> {
 fn parse_address(text: &str) -> Option<NetAddr> {
     let (network, ip) = text.split_once('.')?;
     let network = NetworkId::try_from(network.parse::<u32>().ok()?).ok()?;
-    let ip = match ip.contains('-') {
-        true => IpAddr::V6(ip.replace('-', ":").parse::<Ipv6Addr>().ok()?),
-        false => ip.parse().ok()?,
-    };
-    Some(NetAddr::new(network, ip))
+    Some(NetAddr::new(network, parse_ip(ip)?))
+}
+
+fn parse_vip(text: &str) -> Option<Vip> {
+    let (tenant, ip) = text.split_once('.')?;
+    Some(Vip { tenant: tenant.parse().ok()?, ip: parse_ip(ip)? })
+}
+
+/// An address as it can stand in an object's name, where no colon may.
+fn dotted_or_dashed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(_) => dashed(ip),
+    }
+}
+
+fn parse_ip(text: &str) -> Option<IpAddr> {
+    match text.contains('-') {
+        true => Some(IpAddr::V6(text.replace('-', ":").parse::<Ipv6Addr>().ok()?)),
+        false => text.parse().ok(),
+    }
 }
 
 #[cfg(test)]
@@ -173,12 +223,18 @@ mod tests {
         Thing::Address(NetAddr::new(NetworkId::MIN, ip.parse().unwrap()))
     }
 
+    fn vip(ip: &str) -> Thing {
+        Thing::Vip(Vip { tenant: "acme".parse().unwrap(), ip: ip.parse().unwrap() })
+    }
+
     #[test]
     fn every_thing_is_found_again_by_its_claims_name() {
         let vpc = Vpc::parse("acme.vpc-1").unwrap();
         let things = [
             (address("10.0.0.5"), "address.1.10.0.0.5"),
             (address("fd00::5"), "address.1.fd00-0-0-0-0-0-0-5"),
+            (vip("198.18.0.5"), "vip.acme.198.18.0.5"),
+            (vip("fd18::5"), "vip.acme.fd18-0-0-0-0-0-0-5"),
             (Thing::NetworkId(NetworkId::MAX), "network-id.16777215"),
             (Thing::Vpc(vpc), "vpc.acme.vpc-1"),
             (Thing::Vpc(Vpc::Open), "vpc.flat"),
@@ -193,9 +249,17 @@ mod tests {
 
     #[test]
     fn names_that_are_none_of_ours_are_no_thing() {
-        for name in
-            ["", "address", "address.0.10.0.0.5", "address.1.ten", "network-id.0", "x.1", "block.1"]
-        {
+        for name in [
+            "",
+            "address",
+            "address.0.10.0.0.5",
+            "address.1.ten",
+            "network-id.0",
+            "x.1",
+            "block.1",
+            "vip.acme",
+            "vip.acme.ten",
+        ] {
             assert_eq!(Thing::parse(name), None, "{name}");
         }
     }

@@ -22,6 +22,8 @@ pub enum Kind {
     Namespace,
     /// `Pod`
     Pod,
+    /// `Service`
+    Service,
 }
 
 /// An object's name, with its namespace where it has one.

@@ -11,17 +11,22 @@ mod network;
 mod nic;
 mod pod;
 mod port;
+mod service;
 mod subnet;
 mod template;
 mod tenant;
 
-pub use claim::{Claim, Thing, holder_of_block, holder_of_id, holder_of_port, holder_of_vpc};
+pub use claim::{
+    Claim, Thing, Vip, holder_of_block, holder_of_id, holder_of_port, holder_of_service,
+    holder_of_vpc,
+};
 pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
 pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
 pub use pod::Pod;
 pub use port::{Bound, Port, PortPlan};
+pub use service::Service;
 pub use subnet::{Subnet, SubnetPlan};
 pub use template::{Template, TemplateError};
 pub use tenant::Tenant;
@@ -60,6 +65,8 @@ pub enum Seen {
     Namespace(Namespace),
     /// A pod.
     Pod(Pod),
+    /// A service.
+    Service(Service),
 }
 
 impl Seen {
@@ -73,6 +80,7 @@ impl Seen {
             Seen::Claim(claim) => &claim.meta,
             Seen::Namespace(namespace) => &namespace.meta,
             Seen::Pod(pod) => &pod.meta,
+            Seen::Service(service) => &service.meta,
         }
     }
 }

@@ -36,6 +36,10 @@ pub struct Bound {
     pub interface: String,
     /// Whether it is the pod's first.
     pub primary: bool,
+    /// Whether the pod has others.
+    pub has_siblings: bool,
+    /// What the pod reaches through it, if it is not its first.
+    pub routes: Vec<String>,
     /// The node that the pod was last known to be bound to.
     pub node: Option<String>,
 }
@@ -78,6 +82,8 @@ impl Bound {
             pod_uid: spec.pod_uid.clone(),
             interface: spec.interface.clone(),
             primary: spec.primary,
+            has_siblings: !spec.primary || !spec.other_interfaces.is_empty(),
+            routes: spec.routes.clone(),
             node: spec.node.clone(),
         })
     }
@@ -87,6 +93,11 @@ impl Port {
     /// Whether it outlives the pod that has it.
     pub fn is_kept(&self) -> bool {
         self.persistent || self.bound.is_none()
+    }
+
+    /// Whether its pod has other ports.
+    pub fn has_siblings(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| bound.has_siblings)
     }
 
     /// Whether this incarnation of a pod has it.

@@ -14,7 +14,8 @@ use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::decide::{Waiting, pod_of_port};
 use crate::intent::{
-    Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Subnet, Tenant, Thing, Vpc,
+    Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Service, Subnet, Tenant, Thing,
+    Vpc,
 };
 
 /// Which objects belong to which.
@@ -31,8 +32,11 @@ pub(crate) struct Indexes {
     pub(crate) hosts_of_network: HashMap<NetworkName, Hosts>,
     pub(crate) seats_of_tenant: Groups<String, ObjectName>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
+    pub(crate) ports_with_siblings: Groups<NetworkName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
+    pub(crate) services_of_namespace: Groups<String, ObjectName>,
     pub(crate) claims_of_port: Groups<ObjectName, Thing>,
+    pub(crate) claims_of_service: Groups<ObjectName, Thing>,
     pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,
     pub(crate) waiting_for_network: Groups<NetworkName, Key>,
     pub(crate) waiting_for_thing: Groups<Thing, Key>,
@@ -73,7 +77,7 @@ macro_rules! has_meta {
     )*};
 }
 
-has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod);
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service);
 
 impl Item for Tenant {
     const KIND: Kind = Kind::Tenant;
@@ -84,7 +88,13 @@ impl Item for Tenant {
 
     fn link(&self, _world: &mut World) {}
 
-    fn unlink(&self, _world: &mut World, _now: Moment) {}
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if world.tenants.get(&self.meta.name).is_none()
+            && let Ok(tenant) = self.meta.name.name.parse()
+        {
+            world.vips.forget(&tenant);
+        }
+    }
 
     fn says_as(&self, earlier: &Self) -> bool {
         let words =
@@ -95,6 +105,7 @@ impl Item for Tenant {
     fn touch(&self, world: &World, touched: &mut Touched) {
         world.touch_networks_of_tenant(&self.meta.name.name, touched);
         world.touch_waiting_in_tenant(&self.meta.name.name, touched);
+        world.touch_services_of_tenant(&self.meta.name.name, touched);
     }
 }
 
@@ -126,6 +137,7 @@ impl Item for Namespace {
             world.touch_tenant(tenant, touched);
         }
         world.touch_pods_of_namespace(&self.meta.name.name, touched);
+        world.touch_services_of_namespace(&self.meta.name.name, touched);
     }
 }
 
@@ -165,6 +177,7 @@ impl Item for Network {
         world.touch_tenant(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
         world.touch_neighbours(&plan.vpc, touched);
+        world.touch_routes_into(&plan.vpc, touched);
         world.touch_blocks(self, touched);
         world.touch_subnets_of_network(&plan.name, touched);
         world.touch_waiting_for_network(&plan.name, touched);
@@ -209,6 +222,7 @@ impl Item for Subnet {
         let Ok(plan) = &self.plan else { return };
         world.touch_network(&plan.network, touched);
         world.touch_waiting_for_network(&plan.network, touched);
+        world.touch_routes_to(&plan.network, touched);
     }
 }
 
@@ -229,6 +243,9 @@ impl Item for Port {
             world.indexes.ports_of_network.add(network.clone(), name.clone());
             world.indexes.count_host(network, self, Change::Comes);
             world.indexes.seats_of_tenant.add(network.tenant.to_string(), name.clone());
+            if self.has_siblings() {
+                world.indexes.ports_with_siblings.add(network.clone(), name.clone());
+            }
         }
     }
 
@@ -241,6 +258,7 @@ impl Item for Port {
             world.indexes.ports_of_network.remove(network, name);
             world.indexes.count_host(network, self, Change::Goes);
             world.indexes.seats_of_tenant.remove(network.tenant.as_str(), name);
+            world.indexes.ports_with_siblings.remove(network, name);
         }
         if world.ports.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
             world.forget_port(self, now);
@@ -277,11 +295,15 @@ impl Item for Claim {
         if let Some((port, _)) = self.port_holder() {
             world.indexes.claims_of_port.add(port, thing.clone());
         }
+        if let Some((service, _)) = self.service_holder() {
+            world.indexes.claims_of_service.add(service, thing.clone());
+        }
         match thing {
             Thing::Address(address) => {
                 world.indexes.hold(*address, &self.meta.name);
                 world.take_address(*address);
             }
+            Thing::Vip(vip) => world.vips.claim(vip),
             Thing::NetworkId(id) => {
                 world.numbers.ids.take(*id);
                 if let Some(vpc) = self.vpc_holder() {
@@ -308,12 +330,16 @@ impl Item for Claim {
         if let Some((port, _)) = self.port_holder() {
             world.indexes.claims_of_port.remove(&port, thing);
         }
+        if let Some((service, _)) = self.service_holder() {
+            world.indexes.claims_of_service.remove(&service, thing);
+        }
         let until = now + world.settings.rest;
         match thing {
             Thing::Address(address) => {
                 world.indexes.let_go(*address);
                 world.free_address(*address, until);
             }
+            Thing::Vip(vip) => world.vips.release(vip, until),
             Thing::NetworkId(id) => {
                 world.numbers.ids.free(*id, until);
                 if let Some(vpc) = self.vpc_holder() {
@@ -342,6 +368,11 @@ impl Item for Claim {
         world.touch_waiting_for_thing(thing, touched);
         match thing {
             Thing::Address(address) => world.touch_holder_and_subnets(self, *address, touched),
+            Thing::Vip(vip) => {
+                let service = self.service_holder().map(|(service, _)| service);
+                touched.extend(service.map(|service| Key::new(Kind::Service, service)));
+                world.touch_tenant(vip.tenant.as_str(), touched);
+            }
             Thing::NetworkId(_) => {
                 self.vpc_holder().iter().for_each(|vpc| world.touch_vpc(vpc, touched));
             }
@@ -384,5 +415,36 @@ impl Item for Pod {
 
     fn touch(&self, world: &World, touched: &mut Touched) {
         world.touch_ports_and_claims_of_pod(self, touched);
+    }
+}
+
+impl Item for Service {
+    const KIND: Kind = Kind::Service;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.services
+    }
+
+    fn link(&self, world: &mut World) {
+        let name = self.meta.name.clone();
+        world.indexes.services_of_namespace.add(name.namespace.clone(), name);
+    }
+
+    fn unlink(&self, world: &mut World, now: Moment) {
+        let name = &self.meta.name;
+        world.indexes.services_of_namespace.remove(&name.namespace, name);
+        if world.services.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
+            world.stop_waiting(&Key::new(Kind::Service, name.clone()));
+            world.vips.drop_proposals(name, now);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |it: &Service| (it.meta.uid.clone(), it.has_address, it.annotation.clone());
+        words(self) == words(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_claims_of_service(&self.meta.name, touched);
     }
 }

@@ -11,6 +11,7 @@ mod numbers;
 mod shelf;
 mod tally;
 mod touched;
+mod vips;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
 use crate::intent::{
-    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Subnet, Template, Tenant,
+    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Service, Subnet, Template, Tenant,
 };
 
 pub(crate) use hosts::Hosts;
@@ -28,6 +29,7 @@ pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
 pub(crate) use shelf::{Change, HasMeta, Shelf};
 pub use tally::{Addresses, Tally};
+pub(crate) use vips::Vips;
 
 /// The range that flat networks share where nobody says otherwise: addresses that are meant to be
 /// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
@@ -86,8 +88,10 @@ pub struct World {
     pub(crate) claims: Shelf<Claim>,
     pub(crate) namespaces: Shelf<Namespace>,
     pub(crate) pods: Shelf<Pod>,
+    pub(crate) services: Shelf<Service>,
     pub(crate) indexes: Indexes,
     pub(crate) numbers: Numbers,
+    pub(crate) vips: Vips,
     pub(crate) said: HashMap<Key, Said>,
     pub(crate) stray_since: HashMap<ObjectName, Moment>,
     pub(crate) idle_since: HashMap<ObjectName, Moment>,
@@ -121,6 +125,7 @@ impl World {
             Seen::Claim(claim) => self.put(claim, now),
             Seen::Namespace(namespace) => self.put(namespace, now),
             Seen::Pod(pod) => self.put(pod, now),
+            Seen::Service(service) => self.put(service, now),
         }
     }
 
@@ -135,6 +140,7 @@ impl World {
             Kind::Claim => self.take_away::<Claim>(&key.name, away, now),
             Kind::Namespace => self.take_away::<Namespace>(&key.name, away, now),
             Kind::Pod => self.take_away::<Pod>(&key.name, away, now),
+            Kind::Service => self.take_away::<Service>(&key.name, away, now),
         }
     }
 
@@ -148,6 +154,7 @@ impl World {
             Kind::Claim => self.keep_only::<Claim>(listed, now),
             Kind::Namespace => self.keep_only::<Namespace>(listed, now),
             Kind::Pod => self.keep_only::<Pod>(listed, now),
+            Kind::Service => self.keep_only::<Service>(listed, now),
         }
     }
 
@@ -169,6 +176,7 @@ impl World {
             Kind::Port => self.decide_port(&key.name, now),
             Kind::Claim => self.decide_claim(&key.name, now),
             Kind::Pod => self.decide_pod(&key.name, now),
+            Kind::Service => self.decide_service(&key.name, now),
             Kind::Namespace => Decision::nothing(),
         }
     }

@@ -20,7 +20,7 @@ pub struct Tally {
     pub ipv4: Addresses,
     /// IPv6 addresses of subnets that give some.
     pub ipv6: Addresses,
-    /// Pods that wait for a network or an address.
+    /// Pods, ports and services that wait for a network or an address.
     pub waiting_pods: usize,
     /// Claims that nobody held any more and that this controller has seen given back.
     pub repaired: u64,
@@ -73,6 +73,7 @@ impl World {
             (Kind::Claim, self.claims.items().len()),
             (Kind::Namespace, self.namespaces.items().len()),
             (Kind::Pod, self.pods.items().len()),
+            (Kind::Service, self.services.items().len()),
         ]
     }
 }

@@ -83,6 +83,43 @@ impl World {
         touched.extend(self.indexes.pods_of_namespace.of(namespace).map(pod_key));
     }
 
+    /// Pods with several interfaces of which one is in the VPC: what they reach through which may
+    /// have changed. The range of the open one never does.
+    pub(super) fn touch_routes_into(&self, vpc: &Vpc, touched: &mut Touched) {
+        if *vpc == Vpc::Open {
+            return;
+        }
+        for name in self.indexes.networks_of_vpc.of(vpc) {
+            let plan = self.networks.get(name).and_then(|network| network.plan.as_ref().ok());
+            plan.into_iter().for_each(|plan| self.touch_routes_to(&plan.name, touched));
+        }
+    }
+
+    /// Pods with several interfaces of which one is in the network.
+    pub(super) fn touch_routes_to(&self, network: &NetworkName, touched: &mut Touched) {
+        let ports = self.indexes.ports_with_siblings.of(network);
+        let bound = ports.filter_map(|port| self.ports.get(port)?.bound.as_ref());
+        touched.extend(bound.map(|bound| pod_key(&bound.pod)));
+    }
+
+    pub(super) fn touch_services_of_namespace(&self, namespace: &str, touched: &mut Touched) {
+        for service in self.indexes.services_of_namespace.of(namespace) {
+            touched.insert(Key::new(Kind::Service, service.clone()));
+            self.touch_claims_of_service(service, touched);
+        }
+    }
+
+    pub(super) fn touch_services_of_tenant(&self, tenant: &str, touched: &mut Touched) {
+        for namespace in self.indexes.namespaces_of_tenant.of(tenant) {
+            self.touch_services_of_namespace(&namespace.name, touched);
+        }
+    }
+
+    pub(super) fn touch_claims_of_service(&self, service: &ObjectName, touched: &mut Touched) {
+        let things = self.indexes.claims_of_service.of(service);
+        touched.extend(things.map(claim_key));
+    }
+
     pub(super) fn touch_claims_of_port(&self, port: &ObjectName, touched: &mut Touched) {
         let things = self.indexes.claims_of_port.of(port);
         touched.extend(things.map(claim_key));

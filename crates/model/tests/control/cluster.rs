@@ -20,6 +20,7 @@ pub(crate) enum Object {
     Claim(api::Claim),
     Namespace(core::Namespace),
     Pod(core::Pod),
+    Service(core::Service),
 }
 
 impl Object {
@@ -32,6 +33,7 @@ impl Object {
             Object::Claim(_) => Kind::Claim,
             Object::Namespace(_) => Kind::Namespace,
             Object::Pod(_) => Kind::Pod,
+            Object::Service(_) => Kind::Service,
         }
     }
 
@@ -44,6 +46,7 @@ impl Object {
             Object::Claim(object) => &object.metadata,
             Object::Namespace(object) => &object.metadata,
             Object::Pod(object) => &object.metadata,
+            Object::Service(object) => &object.metadata,
         }
     }
 
@@ -56,6 +59,7 @@ impl Object {
             Object::Claim(object) => &mut object.metadata,
             Object::Namespace(object) => &mut object.metadata,
             Object::Pod(object) => &mut object.metadata,
+            Object::Service(object) => &mut object.metadata,
         }
     }
 
@@ -77,6 +81,7 @@ impl Object {
             Object::Claim(object) => Seen::Claim(object.into()),
             Object::Namespace(object) => Seen::Namespace(object.into()),
             Object::Pod(object) => Seen::Pod(object.into()),
+            Object::Service(object) => Seen::Service(object.into()),
         }
     }
 
@@ -203,6 +208,13 @@ impl Cluster {
             Action::TellPod(target, text) => self.guarded(target, |object| {
                 let annotations = object.meta_mut().annotations.get_or_insert_default();
                 annotations.insert(marks::NETWORK_STATUS.into(), text.clone());
+            }),
+            Action::TellService(target, text) => self.guarded(target, |object| {
+                let annotations = object.meta_mut().annotations.get_or_insert_default();
+                match text {
+                    Some(text) => drop(annotations.insert(marks::VIP.into(), text.clone())),
+                    None => drop(annotations.remove(marks::VIP)),
+                }
             }),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };

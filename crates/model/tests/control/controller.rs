@@ -31,7 +31,7 @@ struct Batch {
 /// What a worker that took longer than this does not finish, as in the real controller.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) const KINDS: [Kind; 7] = [
+pub(crate) const KINDS: [Kind; 8] = [
     Kind::Tenant,
     Kind::Network,
     Kind::Subnet,
@@ -39,6 +39,7 @@ pub(crate) const KINDS: [Kind; 7] = [
     Kind::Claim,
     Kind::Namespace,
     Kind::Pod,
+    Kind::Service,
 ];
 
 impl Controller {

@@ -6,7 +6,8 @@ use atoll_model::intent::Kind;
 use crate::cluster::Object;
 use crate::controller::Scene;
 use crate::networks::network;
-use crate::tenants::{key, tenant};
+use crate::services::{service, vip};
+use crate::tenants::{key, namespace, tenant};
 
 fn status(scene: &Scene, name: &str) -> api::NetworkStatus {
     scene.cluster.network(name).status.clone().unwrap()
@@ -120,4 +121,20 @@ fn a_network_with_an_upstream_that_is_no_address_fails_and_says_which() {
     assert_eq!(status.phase, NetworkPhase::Failed);
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
     assert!(ready.message.starts_with("spec.dns.upstreams[1]: "), "{}", ready.message);
+}
+
+#[test]
+fn no_service_gets_the_address_that_is_kept_for_dns() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"])).create(namespace("shop", "acme"));
+    for n in 0..20 {
+        scene.create(service(&format!("shop/s{n}"), ""));
+    }
+    let vips: Vec<_> = (0..20).filter_map(|n| vip(&scene.cluster, &format!("shop/s{n}"))).collect();
+    assert_eq!(vips.len(), 20);
+    assert!(!vips.contains(&"198.18.0.10".to_owned()), "{vips:?}");
+    scene.create(service("shop/bold", "198.18.0.10"));
+    let claims = scene.cluster.of_kind(Kind::Claim).into_iter();
+    let mut claims = claims.filter_map(|claim| claim.meta().name.clone());
+    assert!(!claims.any(|claim| claim.ends_with("198-18-0-10")), "nor one that asks for it");
 }

@@ -14,7 +14,7 @@ use crate::controller::{Controller, Scene};
 use crate::pods::pod;
 use crate::tenants::{key, namespace, tenant};
 
-fn flat(name: &str, isolation: Option<NetworkIsolation>) -> Object {
+pub(crate) fn flat(name: &str, isolation: Option<NetworkIsolation>) -> Object {
     let spec = api::NetworkSpec {
         tenant: name.split('.').next().unwrap().into(),
         type_: "flat".into(),

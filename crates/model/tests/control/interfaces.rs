@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use atoll_api::{PortPhase, PortSpec, PortStatus};
+use atoll_api::{NetworkIsolation, PortPhase, PortSpec, PortStatus};
 use atoll_model::intent::Kind;
 use serde_json::{Value, json};
 
 use crate::cluster::Object;
 use crate::controller::Scene;
+use crate::flat::flat;
 use crate::networks::network;
 use crate::pods::pod;
 use crate::tenants::{key, namespace, tenant};
@@ -260,4 +261,53 @@ fn a_pod_is_told_its_interfaces_once_all_are_there_and_again_when_they_change() 
     scene.delete(Kind::Port, "shop/web.net1");
     attach(&mut scene, "shop/web.net1");
     assert_eq!(told(&scene, "shop/web").unwrap()[1]["ips"], json!(["10.1.0.3"]));
+}
+
+fn routes(scene: &Scene, port: &str) -> Vec<String> {
+    spec(scene, port).routes.clone()
+}
+
+fn set_ranges(scene: &mut Scene, network: &str, ranges: &[&str]) {
+    scene.cluster.change(&key(Kind::Network, network), |object| {
+        let Object::Network(network) = object else { unreachable!() };
+        network.spec.cidrs = ranges.iter().map(ToString::to_string).collect();
+    });
+    scene.settle();
+}
+
+#[test]
+fn the_routes_of_a_running_pod_follow_the_ranges_of_its_networks() {
+    let mut scene = acme();
+    scene.create(beside("shop/web", "b"));
+    scene.create(beside("shop/db", "b"));
+    assert_eq!(routes(&scene, "web.net1"), ["10.1.0.0/16"]);
+    set_ranges(&mut scene, "acme.b", &["10.1.0.0/16", "10.2.0.0/16"]);
+    for port in ["web.net1", "db.net1"] {
+        assert_eq!(routes(&scene, port), ["10.1.0.0/16", "10.2.0.0/16"]);
+    }
+    assert_eq!(routes(&scene, "web.eth0"), Vec::<String>::new());
+    scene.create(network("acme.c", Some("b"), &["10.3.0.0/16"]));
+    assert_eq!(routes(&scene, "web.net1").len(), 3, "a further network of the same VPC");
+}
+
+#[test]
+fn a_range_that_the_first_network_grows_by_is_the_first_ones_from_then_on() {
+    let mut scene = acme();
+    set_ranges(&mut scene, "acme.b", &["10.1.0.0/16", "10.2.0.0/16"]);
+    scene.create(beside("shop/web", "b"));
+    set_ranges(&mut scene, "acme.default", &["10.0.0.0/16", "10.2.0.0/16"]);
+    assert_eq!(routes(&scene, "web.net1"), ["10.1.0.0/16"]);
+}
+
+#[test]
+fn an_extra_network_that_is_flat_has_the_routes_of_its_blocks() {
+    let mut scene = acme();
+    scene.create(flat("acme.f", None)).create(flat("acme.o", Some(NetworkIsolation::Open)));
+    scene.create(beside("shop/web", "f")).create(beside("shop/db", "o"));
+    let block = scene.cluster.of_kind(Kind::Subnet).into_iter().find_map(|object| match object {
+        Object::Subnet(subnet) if subnet.spec.network == "acme.f" => Some(subnet.spec.cidr.clone()),
+        _ => None,
+    });
+    assert_eq!(routes(&scene, "web.net1"), [block.unwrap()]);
+    assert_eq!(routes(&scene, "db.net1"), ["100.64.0.0/10"], "any of the open ones");
 }

@@ -15,4 +15,5 @@ mod networks;
 mod pods;
 mod properties;
 mod scale;
+mod services;
 mod tenants;

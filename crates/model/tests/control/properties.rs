@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use atoll_api::{NetworkPhase, Port, PortPhase, PortSpec};
+use atoll_api::{ClaimHolder, NetworkPhase, Port, PortPhase, PortSpec};
 use atoll_model::intent::{Kind, ObjectName, Template, Thing, holder_of_port};
 use atoll_model::{Key, Settings};
 use atoll_types::{NetAddr, NetworkId};
@@ -17,6 +17,7 @@ use crate::interfaces::asking;
 use crate::kept::{made_beforehand, stateful};
 use crate::networks::network;
 use crate::pods::pod;
+use crate::services::{service, vip};
 use crate::tenants::{key, namespace, tenant};
 
 /// One step of a history.
@@ -34,7 +35,11 @@ enum Step {
     AttachPort(u8),
     FinishPod(u8),
     MakeNetwork(u8),
+    GrowNetwork(u8),
     DeleteNetwork(u8),
+    MakeService(u8),
+    MakeServiceWithVip(u8, u8),
+    DeleteService(u8),
     Read(u8, usize),
     Work(u8, usize),
     Kill(u8),
@@ -56,19 +61,28 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::AttachPort),
         1 => (0..8_u8).prop_map(Step::FinishPod),
         1 => (0..3_u8).prop_map(Step::MakeNetwork),
+        1 => (0..3_u8).prop_map(Step::GrowNetwork),
         1 => (0..3_u8).prop_map(Step::DeleteNetwork),
-        12 => (who.clone(), 0..7_usize).prop_map(|(who, kind)| Step::Read(who, kind)),
+        2 => (0..4_u8).prop_map(Step::MakeService),
+        1 => (0..4_u8, 0..9_u8).prop_map(|(it, ip)| Step::MakeServiceWithVip(it, ip)),
+        2 => (0..4_u8).prop_map(Step::DeleteService),
+        12 => (who.clone(), 0..KINDS.len()).prop_map(|(who, kind)| Step::Read(who, kind)),
         24 => (who.clone(), any::<usize>()).prop_map(|(who, nth)| Step::Work(who, nth)),
         1 => who.prop_map(Step::Kill),
         1 => (1..40_u8).prop_map(Step::Wait),
     ]
 }
 
+/// The VPC of a network: the default network's, or one of its own.
+fn vpc(number: u8) -> &'static str {
+    if number == 2 { "other" } else { "default" }
+}
+
 /// Freed addresses are given again at once, and addresses are kept for a short while only: the
 /// harder case.
 fn restless() -> Settings {
-    let keep = Duration::from_secs(40);
-    Settings { rest: Duration::ZERO, keep, ..Settings::default() }
+    let (keep, service) = (Duration::from_secs(40), vec!["198.18.0.0/29".parse().unwrap()]);
+    Settings { rest: Duration::ZERO, keep, service, ..Settings::default() }
 }
 
 /// Two controllers that work at once, as after a leader was wrongly taken for dead.
@@ -127,7 +141,18 @@ impl History {
             }),
             Step::MakeNetwork(number) => {
                 let (name, cidr) = (format!("acme.extra-{number}"), format!("10.0.{number}.0/24"));
-                self.cluster.create(network(&name, Some("default"), &[&cidr])).ok();
+                self.cluster.create(network(&name, Some(vpc(*number)), &[&cidr])).ok();
+            }
+            Step::GrowNetwork(number) => self.grow_network(*number),
+            Step::MakeService(number) => {
+                self.cluster.create(service(&format!("shop/svc-{number}"), "")).ok();
+            }
+            Step::MakeServiceWithVip(number, ip) => {
+                let asked = format!("198.18.0.{ip}");
+                self.cluster.create(service(&format!("shop/svc-{number}"), &asked)).ok();
+            }
+            Step::DeleteService(number) => {
+                self.cluster.delete(&key(Kind::Service, &format!("shop/svc-{number}")));
             }
             Step::DeleteNetwork(number) => {
                 self.cluster.delete(&key(Kind::Network, &format!("acme.extra-{number}")));
@@ -156,6 +181,19 @@ impl History {
         let extra = format!("extra-{}", number % 3);
         let network = (number % 2 == 1).then_some(extra.as_str());
         self.cluster.create(pod(&name, network, nics)).ok();
+    }
+
+    /// Adds a range to a network, if it is there.
+    fn grow_network(&mut self, number: u8) {
+        let key = key(Kind::Network, &format!("acme.extra-{number}"));
+        if self.cluster.objects.contains_key(&key) {
+            self.cluster.change(&key, |object| {
+                let Object::Network(network) = object else { unreachable!() };
+                let range = format!("10.1.{number}.0/24");
+                network.spec.cidrs.retain(|it| *it != range);
+                network.spec.cidrs.push(range);
+            });
+        }
     }
 
     /// A node reports one of the ports that pods have.
@@ -262,15 +300,57 @@ impl History {
             let attached = port.status.as_ref().map(|it| it.phase) == Some(PortPhase::Attached);
             assert!(!attached || !spec.pod_uid.is_empty(), "{name:?} is attached to nobody");
             assert!(self.has_others(port), "{name:?} is there without its other interfaces");
+            self.check_routes(port);
         }
         for object in self.cluster.of_kind(Kind::Claim) {
             let Object::Claim(claim) = object else { unreachable!() };
             let name = claim.metadata.name.clone().unwrap();
+            if let Some(vip) = name.strip_prefix("vip.acme.") {
+                assert!(self.service_has(&claim.spec.holder, vip), "{name} is held by nobody");
+                continue;
+            }
             let known = wanted.contains(&name) || !name.starts_with("address.");
             assert!(known || self.is_awaited(claim), "{name} is held by nobody");
         }
         let ids = self.cluster.objects.keys().filter(|it| it.name.name.starts_with("network-id."));
-        assert_eq!(ids.count(), 1, "one VPC has one number");
+        let vpcs = self.cluster.objects.keys().filter(|it| it.name.name.starts_with("vpc."));
+        assert_eq!(ids.count(), vpcs.count(), "one VPC has one number");
+        self.check_services();
+    }
+
+    /// What is reached through an interface that is not the first: all of its VPC, unless that is
+    /// the first one's, too.
+    fn check_routes(&self, port: &Port) {
+        if port.spec.pod.is_empty()
+            || port.spec.primary
+            || port.metadata.deletion_timestamp.is_some()
+        {
+            return;
+        }
+        let mut ranges = match port.spec.network.as_str() {
+            "acme.extra-2" => self.cluster.network("acme.extra-2").spec.cidrs.clone(),
+            _ => Vec::new(),
+        };
+        ranges.sort();
+        assert_eq!(port.spec.routes, ranges, "{:?}", port.metadata.name);
+    }
+
+    /// Whether this service lives and says that it has the address.
+    fn service_has(&self, holder: &ClaimHolder, ip: &str) -> bool {
+        let found = self.cluster.objects.get(&key(Kind::Service, &format!("shop/{}", holder.name)));
+        let lives = found.is_some_and(|found| found.meta().uid == holder.uid);
+        lives && vip(&self.cluster, &format!("shop/{}", holder.name)).as_deref() == Some(ip)
+    }
+
+    /// There are fewer services than addresses: who has none asked for what it cannot have.
+    fn check_services(&self) {
+        for object in self.cluster.of_kind(Kind::Service) {
+            let name = object.key().name.to_string();
+            let vip = vip(&self.cluster, &name).unwrap_or_else(|| panic!("{name} has no address"));
+            let claim = self.cluster.objects.get(&key(Kind::Claim, &format!("vip.acme.{vip}")));
+            let is_kept_back = ["198.18.0.0", "198.18.0.1", "198.18.0.7", "198.18.0.8"];
+            assert!(claim.is_some() != is_kept_back.contains(&vip.as_str()), "{name}: {vip}");
+        }
     }
 
     /// Every address of a port is claimed by it.
@@ -324,7 +404,8 @@ impl History {
 
     fn delete_everything(&mut self) {
         let keys: Vec<_> = self.cluster.objects.keys().cloned().collect();
-        let made_by_people = [Kind::Pod, Kind::Namespace, Kind::Network, Kind::Tenant];
+        let made_by_people =
+            [Kind::Pod, Kind::Service, Kind::Namespace, Kind::Network, Kind::Tenant];
         let kept = |key: &Key| match &self.cluster.objects[key] {
             Object::Port(port) => port.spec.persistent || port.spec.pod_uid.is_empty(),
             object => made_by_people.contains(&object.kind()),

@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use crate::controller::Controller;
 use crate::networks::network;
 use crate::pods::pod;
+use crate::services::service;
 use crate::tenants::{key, namespace, tenant};
 
 /// A settled cluster: so many tenants, each with ten networks of one pod each.
@@ -22,6 +23,7 @@ fn cluster_of(tenants: usize) -> (Cluster, Controller) {
             cluster.create(made).unwrap();
             let made = pod(&format!("{name}/web-{part}"), Some(&format!("n-{part}")), None);
             cluster.create(made).unwrap();
+            cluster.create(service(&format!("{name}/svc-{part}"), "")).unwrap();
         }
     }
     let mut controller = Controller::start(&cluster, &Template::None, Duration::ZERO);
@@ -39,6 +41,8 @@ fn work_of_changes(tenants: usize) -> Vec<usize> {
         key(Kind::Network, "t-1.n-3"),
         key(Kind::Subnet, "t-1.n-3.10-0-0-0-24"),
         key(Kind::Claim, "address.3.10.0.0.2"),
+        key(Kind::Service, "t-1/svc-3"),
+        key(Kind::Claim, "vip.t-1.198.18.0.3"),
     ];
     let mut work: Vec<usize> = Vec::new();
     for key in &changed {
@@ -47,6 +51,10 @@ fn work_of_changes(tenants: usize) -> Vec<usize> {
         work.push(controller.touched_by(&cluster.log[heard]).len());
     }
     cluster.delete(&key(Kind::Pod, "t-1/web-3"));
+    work.push(controller.settle_counting(&mut cluster));
+    cluster.delete(&key(Kind::Service, "t-1/svc-3"));
+    work.push(controller.settle_counting(&mut cluster));
+    cluster.create(service("t-1/new", "")).unwrap();
     work.push(controller.settle_counting(&mut cluster));
     cluster.create(pod("t-1/new", Some("n-3"), None)).unwrap();
     work.push(controller.settle_counting(&mut cluster));

@@ -5,13 +5,14 @@
 //! networks are not understood, the policy stands first of all, is about every pod it could mean,
 //! accepts nothing, and denies what it would pass.
 
+use atoll_api::marks::TENANT;
 use atoll_types::Label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use super::networks::aimed_at;
 use crate::cluster_policy::{
-    ClusterNetworkPolicy, TENANT, WrittenDestination, WrittenNumbers, WrittenPeer, WrittenPods,
+    ClusterNetworkPolicy, WrittenDestination, WrittenNumbers, WrittenPeer, WrittenPods,
     WrittenPort, WrittenProtocol, WrittenRule, WrittenSubject,
 };
 use crate::facts::Protocol;

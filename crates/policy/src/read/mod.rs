@@ -6,7 +6,6 @@ mod networks;
 
 pub use cluster_policy::read_cluster_policy;
 pub use network_policy::read_network_policy;
-pub use networks::POLICY_NETWORKS;
 
 use atoll_types::Cidr;
 use ipnet::IpNet;

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use atoll_api::marks::POLICY_NETWORKS;
 use atoll_types::Label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::report::{Instead, Reader, Reason};
-
-/// Annotation of a policy: the networks whose interfaces it is about, as a JSON list of the names
-/// that the tenant gives them. Without it, a policy is about the whole pod.
-pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";
 
 /// The networks that a policy is aimed at, or `Err` where that cannot be read.
 pub(super) fn aimed_at(

@@ -1,0 +1,155 @@
+//! What an installation can be told, and where each word of it goes in the manifests.
+
+use std::net::IpAddr;
+
+use atoll_types::Cidr;
+use serde::{Deserialize, Serialize};
+
+/// The settings of an installation. What is not said keeps its default, or in an upgrade what it
+/// was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// The image of all parts; by default the one of this version.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
+    /// HOST:PORT by which nodes reach the API; needed where no kube-proxy runs.
+    #[arg(long, value_name = "HOST:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api_server: Option<HostPort>,
+    /// The UDP port of the tunnel, 4789 by default.
+    #[arg(long, value_name = "PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tunnel_port: Option<u16>,
+    /// kubelet's clusterDNS, 10.96.0.10 by default; with a comma between, one of each family.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    /// kubelet's clusterDomain, cluster.local by default.
+    #[arg(long, value_name = "DOMAIN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster_domain: Option<String>,
+    /// Servers for names outside of the cluster; by default such names are refused.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dns_upstream: Vec<String>,
+    /// The ranges that flat networks share.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flat_cidrs: Vec<Cidr>,
+    /// The network of the nodes that pods of no tenant are handed to; by default the first that is
+    /// not ours.
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delegate: Option<String>,
+}
+
+/// An address and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostPort {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::str::FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not HOST:PORT, such as 192.0.2.10:6443");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = port.parse().ok().filter(|port| *port != 0 && !host.is_empty());
+        Ok(HostPort { host, port: port.ok_or_else(wrong)? })
+    }
+}
+
+/// Options of a program: the name of each, and what it is to be.
+pub(crate) type Options = Vec<(&'static str, String)>;
+
+impl Settings {
+    /// These settings, and where they say nothing those of `before`.
+    pub(crate) fn over(self, before: Settings) -> Settings {
+        let list = |now: Vec<_>, before| if now.is_empty() { before } else { now };
+        Settings {
+            image: self.image.or(before.image),
+            api_server: self.api_server.or(before.api_server),
+            tunnel_port: self.tunnel_port.or(before.tunnel_port),
+            cluster_dns: if self.cluster_dns.is_empty() {
+                before.cluster_dns
+            } else {
+                self.cluster_dns
+            },
+            cluster_domain: self.cluster_domain.or(before.cluster_domain),
+            dns_upstream: list(self.dns_upstream, before.dns_upstream),
+            flat_cidrs: if self.flat_cidrs.is_empty() {
+                before.flat_cidrs
+            } else {
+                self.flat_cidrs
+            },
+            delegate: self.delegate.or(before.delegate),
+        }
+    }
+
+    /// What the agent is told.
+    pub(crate) fn of_agent(&self) -> Options {
+        let port = self.tunnel_port.map(|port| port.to_string());
+        let options = [
+            ("--cni-delegate", self.delegate.clone()),
+            ("--tunnel-port", port),
+            ("--cluster-dns", joined(&self.cluster_dns)),
+            ("--cluster-domain", self.cluster_domain.clone()),
+            ("--dns-upstream", joined(&self.dns_upstream)),
+        ];
+        said(options)
+    }
+
+    /// What the controller is told.
+    pub(crate) fn of_controller(&self) -> Options {
+        said([("--flat-cidrs", joined(&self.flat_cidrs))])
+    }
+}
+
+fn said<const N: usize>(options: [(&'static str, Option<String>); N]) -> Options {
+    options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn joined(values: &[impl ToString]) -> Option<String> {
+    let texts: Vec<_> = values.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_with_a_port_is_read_in_both_families_and_half_of_it_is_refused() {
+        let read = |text: &str| text.parse::<HostPort>().map(|it| (it.host, it.port));
+        assert_eq!(read("192.0.2.10:6443").unwrap(), ("192.0.2.10".into(), 6443));
+        assert_eq!(read("[2001:db8::1]:6443").unwrap(), ("2001:db8::1".into(), 6443));
+        for wrong in ["192.0.2.10", ":6443", "api:0", "api:https"] {
+            assert!(read(wrong).unwrap_err().contains("HOST:PORT"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_upgrade_keeps_what_it_is_not_told_anew() {
+        let before = Settings {
+            tunnel_port: Some(4790),
+            cluster_dns: vec!["10.43.0.10".parse().unwrap()],
+            ..Settings::default()
+        };
+        let given = Settings { tunnel_port: Some(4791), ..Settings::default() };
+        let settings = given.over(before.clone());
+        assert_eq!((settings.tunnel_port, settings.cluster_dns), (Some(4791), before.cluster_dns));
+    }
+
+    #[test]
+    fn what_is_kept_in_the_cluster_is_what_was_said_and_reads_back() {
+        let said = Settings { tunnel_port: Some(4790), ..Settings::default() };
+        let kept = serde_json::to_string(&said).unwrap();
+        assert_eq!(kept, r#"{"tunnelPort":4790}"#);
+        assert_eq!(serde_json::from_str::<Settings>(&kept).unwrap(), said);
+    }
+}

@@ -1,0 +1,254 @@
+//! The list of threats from an attacker's pod, on three nodes, against pods on its own node and on
+//! another: nothing reaches a victim, each drop is counted by name, also while agents come and go.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, ask};
+use atoll_datapath::DropReason;
+use atoll_testkit::forge::{self, Face, IP};
+use atoll_testkit::threats::{Cast, Row};
+use atoll_testkit::{Namespace, PacketSocket, eventually};
+use serde_json::json;
+
+use crate::documents::{nics, pod, tenant, yaml};
+use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
+
+const TUNNEL_PORT: u16 = 4789;
+
+/// A pod of the lab, from the inside.
+struct Player {
+    face: Face,
+    network: u32,
+    namespace: Namespace,
+}
+
+/// The attacker, its neighbours near and far, and another tenant's pods, one of which has the far
+/// one's very addresses.
+struct Stage {
+    lab: Lab,
+    attacker: Player,
+    near: Player,
+    far: Player,
+    foreign: Player,
+    twin: Player,
+}
+
+impl Player {
+    fn find(lab: &Lab, namespace: &str, name: &str) -> Player {
+        let port =
+            lab.kubectl(&["get", "port", "-n", namespace, &format!("{name}.eth0"), "-o", "json"]);
+        let spec = &port.json()["spec"];
+        let address = |place: usize| spec["ips"][place].as_str().unwrap().to_owned();
+        let uid = ["get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.uid}"];
+        let uid = lab.kubectl(&uid).good();
+        Player {
+            face: Face {
+                mac: spec["mac"].as_str().unwrap().parse().unwrap(),
+                ip: address(0).parse().unwrap(),
+                ipv6: address(1).parse().unwrap(),
+            },
+            network: spec["networkID"].as_u64().unwrap().try_into().unwrap(),
+            namespace: Namespace::at(&state_dir(&lab.name).join(format!("netns/pod-{uid}"))),
+        }
+    }
+
+    fn packets(&self) -> PacketSocket {
+        self.namespace.run(|| PacketSocket::open("eth0").unwrap())
+    }
+}
+
+impl Stage {
+    fn set() -> Stage {
+        let lab = Lab::up(3);
+        ["acme", "globex"].iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
+        let at = |name: &str, node: &str, last| pod(name, node, &json!({}), &nics("default", last));
+        let pods = [
+            at("acme/attacker", "node1", 5),
+            at("acme/near", "node1", 6),
+            at("acme/far", "node2", 7),
+            at("globex/foreign", "node1", 8),
+            at("globex/twin", "node3", 7),
+        ];
+        lab.apply(&yaml(&pods)).good();
+        lab.wait_for_pods();
+        let player = |namespace: &str, name: &str| Player::find(&lab, namespace, name);
+        let (attacker, near, far) =
+            (player("acme", "attacker"), player("acme", "near"), player("acme", "far"));
+        let (foreign, twin) = (player("globex", "foreign"), player("globex", "twin"));
+        Stage { lab, attacker, near, far, foreign, twin }
+    }
+
+    fn cast(&self) -> Cast {
+        Cast {
+            attacker: self.attacker.face,
+            near: self.near.face,
+            far: self.far.face,
+            foreign: self.foreign.face,
+            foreign_network: self.foreign.network,
+            nodes: (1..=3).map(|node| [172, 30, 0, 10 + node].into()).collect(),
+            tunnel_port: TUNNEL_PORT,
+        }
+    }
+
+    fn victims(&self) -> [&Player; 4] {
+        [&self.near, &self.far, &self.foreign, &self.twin]
+    }
+
+    /// Every row, against each victim of the attacker's network, in both families.
+    fn rows<'a>(&'a self) -> Vec<(&'a Player, Row)> {
+        let cast = self.cast();
+        let against = |victim: &'a Player| {
+            let encounters = cast.encounters(&victim.face);
+            let rows = encounters.into_iter().flat_map(|(own, other)| cast.rows(own, other));
+            rows.map(|row| (victim, row)).collect::<Vec<_>>()
+        };
+        [&self.near, &self.far].into_iter().flat_map(against).collect()
+    }
+
+    fn socket(&self, node: &str) -> PathBuf {
+        state_dir(&self.lab.name).join(format!("nodes/{node}/agent.sock"))
+    }
+
+    /// Packets dropped on a node, of one network where it is given.
+    fn dropped(&self, node: &str, network: Option<&str>, reason: &str) -> u64 {
+        let drops = eventually("the agent gives its counters", || {
+            match ask(&self.socket(node), &AgentRequest::Drops) {
+                Ok(AgentReply::Drops(drops)) => Some(drops),
+                _ => None,
+            }
+        });
+        let is_it = |drop: &&DropReport| {
+            drop.reason == reason && (network.is_none() || drop.network.as_deref() == network)
+        };
+        drops.iter().filter(is_it).map(|drop| drop.packets).sum()
+    }
+
+    /// The honest frames arrive first, so that what follows meets all the state there can be.
+    fn holds(&self, row: &Row, victim: &Player) {
+        let socket = self.attacker.packets();
+        for frame in &row.honest {
+            let heard = victim.packets();
+            socket.send(frame).unwrap();
+            let arrived = forge::arrived_of(&heard, [frame[12], frame[13]]);
+            assert_eq!(arrived[IP..], frame[IP..], "row {}", row.number);
+        }
+        let heard = self.victims().map(Player::packets);
+        for (place, (reason, frame)) in row.forged.iter().enumerate() {
+            let dropped = || self.dropped("node1", Some("acme.default"), reason.name());
+            let before = dropped();
+            socket.send(frame).unwrap();
+            eventually(&format!("row {}, frame {place} was {reason}", row.number), || {
+                (dropped() > before).then_some(())
+            });
+        }
+        heard.iter().for_each(|heard| assert_silence(heard, &format!("row {}", row.number)));
+    }
+}
+
+fn assert_silence(heard: &PacketSocket, when: &str) {
+    let heard = heard.received().unwrap();
+    assert!(heard.is_empty(), "{when}: {} frames, the first {:?}", heard.len(), heard[0]);
+}
+
+#[test]
+fn every_row_of_the_threats_holds_from_a_pod_on_three_nodes_also_with_offloads_off() {
+    let stage = Stage::set();
+    stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
+    for player in stage.victims().into_iter().chain([&stage.attacker]) {
+        player.namespace.switch_offloads_off("eth0");
+    }
+    for node in ["node1", "node2", "node3"] {
+        let node = Namespace::at(&state_dir(&stage.lab.name).join("netns").join(node));
+        ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
+    }
+    stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
+}
+
+/// Sends every frame in turn until told to stop, and counts the rounds.
+fn attack(socket: &PacketSocket, frames: &[Vec<u8>], stop: &AtomicBool, rounds: &AtomicU64) {
+    while !stop.load(Ordering::Relaxed) {
+        frames.iter().for_each(|frame| socket.send(frame).unwrap());
+        rounds.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// All that must be dropped whatever went before. A fragment that overwrites is a lie only beside
+/// the first one of its datagram.
+fn forged_at_any_time(stage: &Stage) -> Vec<(DropReason, Vec<u8>)> {
+    let forged = stage.rows().into_iter().flat_map(|(_, row)| row.forged);
+    forged.filter(|(reason, _)| *reason != DropReason::OverlappingFragment).collect()
+}
+
+#[test]
+fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
+    let stage = Stage::set();
+    let forged = forged_at_any_time(&stage);
+    let frames: Vec<Vec<u8>> = forged.iter().map(|(_, frame)| frame.clone()).collect();
+    let reasons: BTreeSet<_> = forged.iter().map(|(reason, _)| *reason).collect();
+    let count = |reason: &DropReason| stage.dropped("node1", Some("acme.default"), reason.name());
+    let before: Vec<u64> = reasons.iter().map(count).collect();
+    let heard = stage.victims().map(Player::packets);
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let socket = stage.attacker.packets();
+    thread::scope(|scope| {
+        let attacker = scope.spawn(|| attack(&socket, &frames, &stop, &rounds));
+        for node in ["node1", "node2", "node1", "node3"] {
+            kill_agent_and_await_the_next(&stage.lab, node);
+            let now = rounds.load(Ordering::Relaxed);
+            eventually("the attack went on", || {
+                (attacker.is_finished() || rounds.load(Ordering::Relaxed) > now + 20).then_some(())
+            });
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    heard.iter().for_each(|heard| assert_silence(heard, "agents come and go"));
+    let rounds = rounds.load(Ordering::Relaxed);
+    for (reason, before) in reasons.iter().zip(before) {
+        let sent = forged.iter().filter(|(one, _)| one == reason).count() as u64 * rounds;
+        eventually(&format!("every {reason} was counted"), || {
+            (count(reason) >= before + sent).then_some(())
+        });
+    }
+}
+
+/// A machine on the nodes' own wire that is no node.
+fn stranger(lab: &Lab) -> Namespace {
+    let wire = Namespace::at(&state_dir(&lab.name).join("netns/fabric"));
+    let stranger = Namespace::new();
+    wire.ip("link add stranger type veth peer name uplink");
+    wire.ip("link set stranger master fabric0 up");
+    wire.ip(&format!("link set uplink netns {}", stranger.path().display()));
+    stranger.ip("addr add 172.30.0.99/24 dev uplink");
+    stranger.ip("link set uplink up");
+    stranger
+}
+
+#[test]
+fn a_tunnel_packet_of_a_machine_that_is_no_node_reaches_nobody() {
+    let stage = Stage::set();
+    let machine = stranger(&stage.lab);
+    let heard = stage.victims().map(Player::packets);
+    let inner = |from: &Player, to: &Player| {
+        let packet =
+            forge::packet(from.face.v4(), to.face.ip.into(), 17, &forge::datagram((1, 2), b"?"));
+        forge::vxlan(to.network, &packet)
+    };
+    let socket = machine.run(|| std::net::UdpSocket::bind("172.30.0.99:0").unwrap());
+    let ways = [
+        ("node1", "172.30.0.11", inner(&stage.far, &stage.near)),
+        ("node2", "172.30.0.12", inner(&stage.near, &stage.far)),
+        ("node3", "172.30.0.13", inner(&stage.foreign, &stage.twin)),
+    ];
+    for (node, address, packet) in ways {
+        let dropped = || stage.dropped(node, None, "overlay-stranger");
+        let before = dropped();
+        socket.send_to(&packet, (address, TUNNEL_PORT)).unwrap();
+        eventually("it was dropped as a stranger's", || (dropped() > before).then_some(()));
+    }
+    heard.iter().for_each(|heard| assert_silence(heard, "row 5"));
+}

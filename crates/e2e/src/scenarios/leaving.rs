@@ -1,0 +1,77 @@
+//! Uninstalling: refused while somebody would be hurt, and then without a trace.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use atoll_realnodes::{Cluster, Node};
+
+use crate::install::{self, NAMESPACE};
+use crate::kubectl::items;
+use crate::stage::Stage;
+
+/// What a node has of what a network plugin could touch: links, addresses, routes, and the files of
+/// shared folders.
+const LOOK: &str = "ip -br link | cut -d@ -f1 | cut -d' ' -f1; ip route; ip -6 route; \
+    find /opt/cni/bin /etc/cni/net.d /sys/fs/bpf /run -maxdepth 1 | sort";
+
+/// The namespaces of pods are there because of pods, and go with them.
+const NOT_OURS: [&str; 1] = ["/run/netns"];
+
+pub(crate) fn refused_while_tenants_have_pods(stage: &Stage) -> Result<()> {
+    let refused = stage.atoll(&["uninstall"]);
+    let said = refused.err().context("it was not refused")?.to_string();
+    ensure!(said.contains("acme/web") && said.contains("--force"), "it said {said}");
+    install::await_parts(stage)
+}
+
+/// Without `--purge`, a tenant stays in the API; with it, nothing does.
+pub(crate) fn nothing_stays(stage: &Stage) -> Result<()> {
+    stage.kubectl.apply(TENANT)?;
+    stage.atoll(&["uninstall"])?;
+    ensure!(items(&stage.kubectl.get(&["tenants"])?).len() == 1, "the tenant went, too");
+    stage.atoll(&["uninstall", "--purge"])?;
+    for kind in ["namespaces", "clusterroles", "clusterrolebindings", "crds"] {
+        let listed = stage.kubectl.run(&["get", kind, "-o", "name"])?;
+        ensure!(!listed.contains("atoll"), "of {kind} there are still {listed}");
+    }
+    let found = stage.kubectl.run(&["get", "namespace", NAMESPACE]);
+    ensure!(found.is_err(), "namespace {NAMESPACE} is still there");
+    Ok(())
+}
+
+const TENANT: &str = "apiVersion: atoll.dev/v1alpha1
+kind: Tenant
+metadata: {name: left}
+spec: {defaultNetwork: {type: flat}}
+";
+
+/// The same installed and removed once more, with a look at each node before and after.
+pub(crate) fn nodes_are_as_before(stage: &Stage) -> Result<()> {
+    let cluster = stage.own_cluster().context("these nodes are not ours to look at")?;
+    let before = looks(cluster)?;
+    install::apply(stage)?;
+    let between = looks(cluster)?;
+    ensure!(
+        before.iter().zip(&between).all(|(before, with)| with.len() > before.len() + 4),
+        "Atoll is not seen on nodes"
+    );
+    stage.atoll(&["uninstall", "--purge"])?;
+    for (before, after) in before.iter().zip(looks(cluster)?) {
+        let new: Vec<_> = after.difference(before).collect();
+        let gone: Vec<_> = before.difference(&after).collect();
+        ensure!(new.is_empty() && gone.is_empty(), "left behind: {new:?}; taken along: {gone:?}");
+    }
+    Ok(())
+}
+
+fn looks(cluster: &Cluster) -> Result<Vec<BTreeSet<String>>> {
+    cluster.nodes().into_iter().map(|node| look(cluster, node)).collect()
+}
+
+fn look(cluster: &Cluster, node: Node) -> Result<BTreeSet<String>> {
+    let output = cluster.on_node(node, "sh")?.args(["-c", LOOK]).output()?;
+    ensure!(output.status.success(), "cannot look at {node}");
+    let text = String::from_utf8(output.stdout)?;
+    let ours = text.lines().filter(|line| !NOT_OURS.contains(line));
+    Ok(ours.map(str::to_owned).collect())
+}
