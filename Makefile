@@ -27,7 +27,7 @@ clean-lab: ## Take the demo's lab down and leave nothing behind
 test: setup check ## Run everything: lints, freshness of generated files, all tests (as root)
 
 .PHONY: check
-check: lint fresh unit ## What CI runs
+check: lint unit ## Lints and tests; among them, that generated files are fresh and every promise has its test
 
 .PHONY: lint
 lint: ## Format and clippy, warnings denied
@@ -35,21 +35,27 @@ lint: ## Format and clippy, warnings denied
 	cargo clippy --workspace --all-targets -- --deny warnings
 
 .PHONY: fresh
-fresh: ## Fail where a generated file is stale or a promise has no test
+fresh: ## Only: fail where a generated file is stale or a promise has no test
 	cargo xtask crds --check
+	cargo xtask chart --check
 	cargo xtask promises
 
 .PHONY: unit
 unit: ## Every test of the workspace; those that touch the kernel need root and say so
-	cargo test --workspace
+	cargo test --workspace --all-targets
 
+# Tests are chosen out of the whole workspace: chosen by package, cargo would build what they depend
+# on once more, with the features of that package alone.
 .PHONY: test-real
-test-real: setup ## The API, `atoll apply` and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time)
-	real/with-api cargo test --package atoll-apiserver --test contract
-	real/with-api cargo test --package atoll-cli --test manifests any_cluster
-	real/with-api cargo test --package atoll-controller --test cluster
-	real/with-api cargo test --package atoll-controller --test policies -- --ignored
-	cargo test --package atoll-cli --test cni -- --ignored
+test-real: setup ## The API, `atoll apply` and the controller against a real kube-apiserver, the plugin driven by the real cnitool (built the first time), a suite that is stopped
+	real/with-api cargo test --workspace --test contract
+	real/with-api cargo test --workspace --test manifests any_cluster
+	real/with-api cargo test --workspace --test cluster
+	real/with-api cargo test --workspace --test policies -- --ignored
+	cargo test --workspace --test cni -- --ignored
+	scripts/setup-real
+	cargo build --workspace --bin realnodes
+	ATOLL_KUBERNETES=$$(real/build) cargo test --workspace --test stop -- --ignored
 
 .PHONY: image
 image: setup ## Write the container images to target/images, as archives that need no registry
@@ -59,9 +65,18 @@ image: setup ## Write the container images to target/images, as archives that ne
 e2e: ## Atoll on real Kubernetes: three nodes on this machine, or the cluster of $$E2E_KUBECONFIG
 	@scripts/e2e
 
+.PHONY: e2e-smoke
+e2e-smoke: ## The part of it that CI runs: installed, two tenants, names, isolation, removed
+	@scripts/e2e --smoke
+
+.PHONY: test-chart
+test-chart: ## The chart, rendered by the real helm (built the first time), beside the manifests
+	scripts/test-chart
+
 .PHONY: generate
 generate: ## Write the generated files anew
 	cargo xtask crds
+	cargo xtask chart
 
 .PHONY: deny
 deny: ## Check licences, sources and duplicates of dependencies (needs cargo-deny)

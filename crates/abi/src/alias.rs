@@ -18,6 +18,10 @@ pub const NODE_MAC: [u8; 6] = [0x02, 0xa7, 0x00, 0x00, 0x00, 0x02];
 /// The port at which the agent answers what comes through a door.
 pub const DOOR_PORT: u16 = 61053;
 
+/// The first of the ports that probes come from; the last is the last that there is. Kernels give
+/// them to nobody who does not ask.
+pub const PROBER_PORTS: u16 = 62000;
+
 /// The port of a door as pods see it: DNS.
 pub const DNS_PORT: u16 = 53;
 

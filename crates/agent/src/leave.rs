@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use atoll_datapath::Datapath;
 
 use crate::alone::Alone;
-use crate::plugin;
+use crate::{plain, plugin};
 
 /// Which node, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,6 +47,11 @@ impl LeaveConfig {
         self.at("run/atoll/agent")
     }
 
+    /// Addresses of plain pods.
+    fn leases(&self) -> PathBuf {
+        self.at(plain::LEASES.trim_start_matches('/'))
+    }
+
     /// What the runtime has of us, the configuration first.
     fn plugin_files(&self) -> Vec<PathBuf> {
         let (programs, configurations) = (self.at("opt/cni/bin"), self.at("etc/cni/net.d"));
@@ -71,8 +76,9 @@ pub async fn leave(config: &LeaveConfig) -> Result<()> {
         attempt(file, fs::remove_file(file));
     }
     let unmade = Datapath::remove(&config.bpf_root()).await;
-    let state = config.state();
-    attempt(&state, fs::remove_dir_all(&state));
+    for folder in [config.leases(), config.state()] {
+        attempt(&folder, fs::remove_dir_all(&folder));
+    }
     drop(alone);
     // Labs of this machine have their folders beside ours.
     let _ = fs::remove_dir(config.at("run/atoll"));
@@ -86,7 +92,11 @@ pub async fn leave(config: &LeaveConfig) -> Result<()> {
 /// What is left of any agent on the node, in words.
 pub async fn left_on_node(config: &LeaveConfig) -> Result<Vec<String>> {
     let mut left = Datapath::traces(&config.bpf_root()).await?;
-    let places = config.plugin_files().into_iter().chain(config.sockets()).chain([config.state()]);
+    let places = config
+        .plugin_files()
+        .into_iter()
+        .chain(config.sockets())
+        .chain([config.leases(), config.state()]);
     let there = places.filter(|path| fs::symlink_metadata(path).is_ok());
     left.extend(there.map(|path| path.display().to_string()));
     Ok(left)
@@ -100,15 +110,16 @@ mod tests {
     /// A node's folders with everything that an agent leaves in files.
     fn node() -> (tempfile::TempDir, LeaveConfig) {
         let host = tempfile::tempdir().unwrap();
-        for folder in ["opt/cni/bin", "etc/cni/net.d", "run/atoll/agent/pods", "sys/fs/bpf"] {
+        for folder in ["opt/cni/bin", "etc/cni/net.d", "run/atoll/agent/pods", "run/atoll/plain"] {
             fs::create_dir_all(host.path().join(folder)).unwrap();
         }
         let places = PluginPlaces {
             cni_bin_dir: Some(host.path().join("opt/cni/bin")),
             cni_conf_dir: Some(host.path().join("etc/cni/net.d")),
-            cni_delegate: None,
+            ..PluginPlaces::default()
         };
-        places.install(Path::new("/proc/self/exe"), Path::new("/run/atoll/agent.sock")).unwrap();
+        let socket = Path::new("/run/atoll/agent.sock");
+        places.install(Path::new("/proc/self/exe"), socket, None).unwrap();
         fs::write(host.path().join("run/atoll/agent.sock"), "").unwrap();
         fs::write(host.path().join("etc/cni/net.d/10-other.conflist"), "{}").unwrap();
         let config = LeaveConfig { host: host.path().to_owned(), check: false, stay: false };
@@ -127,7 +138,7 @@ mod tests {
     fn what_an_agent_left_is_told_and_removed_and_what_is_others_stays() {
         let (host, config) = node();
         within_own_network(async {
-            assert_eq!(left_on_node(&config).await.unwrap().len(), 4);
+            assert_eq!(left_on_node(&config).await.unwrap().len(), 5);
             leave(&config).await.unwrap();
             assert_eq!(left_on_node(&config).await.unwrap(), Vec::<String>::new());
             leave(&config).await.unwrap();

@@ -14,7 +14,9 @@ mod infra;
 mod kernel;
 mod leave;
 mod names;
+mod plain;
 mod plugin;
+mod probe;
 mod reconcile;
 mod report;
 mod seen;
@@ -43,6 +45,8 @@ use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::names::Names;
+use crate::plain::Plain;
+use crate::probe::Probes;
 use crate::reconcile::{Attendants, Reconciler, Timing};
 
 /// How many messages may wait for the actor. Senders wait when there are more.
@@ -83,10 +87,12 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
     let _metrics = serve_metrics(config, names.as_ref()).await?;
-    let attendants = Attendants { names, infra: Some(Infra::new()) };
-    let reports = report::start(client, &config.node_name);
+    let probes = Some(Probes::start());
+    let attendants = Attendants { names, infra: Some(Infra::new()), probes };
+    let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
-    config.plugin.install(Path::new("/proc/self/exe"), &config.socket)?;
+    let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
+    config.plugin.install(Path::new("/proc/self/exe"), &config.socket, plain.as_ref())?;
     let reconciler = Reconciler::new(
         &config.node_name,
         kernel,
@@ -100,6 +106,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,
         ended = server.run(serve::Actor { requests, audience }) => ended,
+        ended = plain::keep_routes(client, &config.node_name), if plain.is_some() => ended,
     }
 }
 

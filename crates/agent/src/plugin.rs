@@ -8,7 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use atoll_cni::door;
+use atoll_types::Cidr;
 use serde_json::{Map, Value, json};
+
+use crate::plain::Plain;
+
+/// A list of plugins, as a node's folder has it.
+type Network = Map<String, Value>;
 
 /// What the runtime calls the plugin.
 const PROGRAM: &str = "atoll-cni";
@@ -33,18 +39,30 @@ pub struct PluginPlaces {
     /// first one there that is not ours.
     #[arg(long, value_name = "NAME", requires = "cni_conf_dir")]
     pub cni_delegate: Option<String>,
+
+    /// The range that the podCIDRs of all nodes are parts of, one of each family. With it, pods of
+    /// no tenant have a plain network of addresses from there, and no other network is needed; it
+    /// takes the reference plugins ptp and host-local. Nodes must share a link.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',', requires = "cni_conf_dir")]
+    #[arg(conflicts_with = "cni_delegate")]
+    pub plain_network: Vec<Cidr>,
 }
 
 impl PluginPlaces {
     /// Puts `program` and the configuration that names `socket` in place. Repeatable.
-    pub(crate) fn install(&self, program: &Path, socket: &Path) -> Result<()> {
+    pub(crate) fn install(
+        &self,
+        program: &Path,
+        socket: &Path,
+        plain: Option<&Plain>,
+    ) -> Result<()> {
         if let Some(folder) = &self.cni_bin_dir {
             put(&folder.join(PROGRAM), 0o755, |draft| {
                 io::copy(&mut File::open(program)?, draft).map(drop)
             })?;
         }
         if let Some(folder) = &self.cni_conf_dir {
-            let text = configuration(socket, self.delegate(folder)?.as_ref());
+            let text = configuration(socket, self.door(folder, plain)?.as_ref());
             put(&folder.join(CONFIGURATION), 0o644, |draft| {
                 io::Write::write_all(draft, text.as_bytes())
             })?;
@@ -54,11 +72,21 @@ impl PluginPlaces {
 }
 
 impl PluginPlaces {
+    /// What stands behind the door for pods of no tenant, and the network it is.
+    fn door(&self, folder: &Path, plain: Option<&Plain>) -> Result<Option<(Value, Network)>> {
+        if let (Some(plain), Some(programs)) = (plain, &self.cni_bin_dir) {
+            let network = plain.list(programs)?;
+            return Ok(Some((network.clone().into(), network)));
+        }
+        let named = |network: Network| (network.get("name").cloned().unwrap_or_default(), network);
+        Ok(self.delegate(folder)?.map(named))
+    }
+
     /// The network that pods of no tenant are handed to.
-    fn delegate(&self, folder: &Path) -> Result<Option<Map<String, Value>>> {
+    fn delegate(&self, folder: &Path) -> Result<Option<Network>> {
         let networks = door::networks(folder)
             .with_context(|| format!("cannot read the networks in {}", folder.display()))?;
-        let is_wanted = |network: &Map<String, Value>| match &self.cni_delegate {
+        let is_wanted = |network: &Network| match &self.cni_delegate {
             Some(name) => network.get("name") == Some(&name.as_str().into()),
             None => network.get("name").is_some_and(|name| name != NETWORK),
         };
@@ -83,10 +111,10 @@ pub(crate) fn files(programs: &Path, configurations: &Path) -> Vec<PathBuf> {
 
 /// The newest version that the runtimes in use read. What the other network wants to be told must
 /// be told to us.
-fn configuration(socket: &Path, delegate: Option<&Map<String, Value>>) -> String {
+fn configuration(socket: &Path, door: Option<&(Value, Network)>) -> String {
     let mut plugin = json!({ "type": PROGRAM, "agentSocket": socket });
-    if let Some(network) = delegate {
-        plugin["delegate"] = network.get("name").cloned().unwrap_or_default();
+    if let Some((delegate, network)) = door {
+        plugin["delegate"] = delegate.clone();
         plugin["capabilities"] = door::capabilities(network).into();
     }
     let list = json!({ "cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin] });
@@ -130,9 +158,9 @@ mod tests {
             let places = PluginPlaces {
                 cni_bin_dir: Some(self.path("bin")),
                 cni_conf_dir: Some(self.path("conf")),
-                cni_delegate: None,
+                ..PluginPlaces::default()
             };
-            places.install(&self.path("program"), Path::new("/run/atoll/agent.sock"))
+            places.install(&self.path("program"), Path::new("/run/atoll/agent.sock"), None)
         }
     }
 
@@ -189,6 +217,7 @@ mod tests {
 
     #[test]
     fn nowhere_is_the_default() {
-        PluginPlaces::default().install(Path::new("/nowhere"), Path::new("/nowhere")).unwrap();
+        let nowhere = Path::new("/nowhere");
+        PluginPlaces::default().install(nowhere, nowhere, None).unwrap();
     }
 }

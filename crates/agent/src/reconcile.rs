@@ -7,6 +7,7 @@ mod requests;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,6 +22,7 @@ use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::probe::Probes;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
 use crate::report::{Report, ServiceReport};
@@ -61,6 +63,8 @@ pub(crate) struct Attendants {
     pub(crate) names: Option<Names>,
     /// Services of the cluster's own, where pods may call them.
     pub(crate) infra: Option<Infra>,
+    /// Probes and hooks, where the kubelet may ask for them.
+    pub(crate) probes: Option<Probes>,
 }
 
 /// Everything that changes on a node, and the only one to change it.
@@ -91,6 +95,8 @@ pub(crate) struct Reconciler<K, F> {
     occupants: BTreeMap<HostInterface, Occupant>,
     /// Those who want to hear what happens to packets.
     listeners: Listeners,
+    /// Where each pod of the last plan is probed, by its UID.
+    primaries: BTreeMap<String, (HostInterface, IpAddr)>,
 }
 
 impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
@@ -127,6 +133,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
             listeners: Listeners::default(),
+            primaries: BTreeMap::new(),
         }
     }
 
@@ -236,6 +243,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     async fn on_look_again(&mut self) {
         self.look_anew = true;
         self.forget_vanished_sandboxes();
+        self.inform_attendants();
         self.pass().await;
         if let Err(error) = self.kernel.collect() {
             tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");

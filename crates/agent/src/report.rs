@@ -44,16 +44,15 @@ pub(crate) fn start(client: Client, node: &str) -> UnboundedSender<Report> {
     let (sender, receiver) = unbounded_channel();
     let reporter =
         Reporter { controller: "atoll.dev/agent".into(), instance: Some(node.to_owned()) };
-    let recorder = Recorder::new(client.clone(), reporter);
-    tokio::spawn(report_all(client, recorder, receiver));
+    tokio::spawn(report_all(client, reporter, receiver));
     sender
 }
 
-async fn report_all(client: Client, recorder: Recorder, mut reports: UnboundedReceiver<Report>) {
+async fn report_all(client: Client, reporter: Reporter, mut reports: UnboundedReceiver<Report>) {
     while let Some(report) = reports.recv().await {
         let told = match &report {
             Report::Attached(attached) => write(&client, attached).await,
-            Report::Service(service) => say(&recorder, service).await,
+            Report::Service(service) => say(&client, &reporter, service).await,
         };
         if let Err(error) = told {
             tracing::warn!(?report, %error, "cannot tell the cluster");
@@ -61,7 +60,8 @@ async fn report_all(client: Client, recorder: Recorder, mut reports: UnboundedRe
     }
 }
 
-async fn say(recorder: &Recorder, report: &ServiceReport) -> kube::Result<()> {
+/// A recorder that lasts would take two complaints with one reason for the same one.
+async fn say(client: &Client, reporter: &Reporter, report: &ServiceReport) -> kube::Result<()> {
     let event = Event {
         type_: EventType::Warning,
         reason: match report.complaint {
@@ -82,7 +82,7 @@ async fn say(recorder: &Recorder, report: &ServiceReport) -> kube::Result<()> {
         uid: Some(report.uid.clone()),
         ..ObjectReference::default()
     };
-    recorder.publish(&event, &service).await
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &service).await
 }
 
 async fn write(client: &Client, report: &AttachedReport) -> kube::Result<()> {

@@ -17,6 +17,7 @@ use atoll_types::NetworkId;
 use atoll_zones::{Service, Slice};
 
 use crate::infra::Backed;
+use crate::probe::{PodName, Probed};
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -61,6 +62,8 @@ pub(crate) enum Change {
     Exports(Delta<ServiceName, Exported>),
     /// EndpointSlices of such a service.
     Targets(ServiceName, Delta<String, TargetSlice>),
+    /// Pods of this node that the agent probes.
+    Probed(Delta<PodName, Probed>),
 }
 
 impl Change {
@@ -76,6 +79,7 @@ impl Change {
             | Change::Exports(_)
             | Change::Targets(..) => true,
             Change::Zones(_)
+            | Change::Probed(_)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Fronts(..)
@@ -198,6 +202,7 @@ pub(crate) struct Seen {
     api: Listed<ServiceName, Exported>,
     exports: Listed<ServiceName, Exported>,
     targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
+    probed: BTreeMap<PodName, Probed>,
 }
 
 impl Seen {
@@ -230,19 +235,18 @@ impl Seen {
             | Change::Groups(..) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),
-            Change::Targets(service, delta) => self.absorb_targets(service, delta),
+            Change::Targets(service, delta) => {
+                absorb_known(self.targets.entry(service).or_default(), delta);
+            }
+            Change::Probed(delta) => absorb_known(&mut self.probed, delta),
         }
         let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
         self.targets.retain(|service, _| exports.contains(service));
     }
 
-    fn absorb_targets(&mut self, service: ServiceName, delta: Delta<String, TargetSlice>) {
-        let known = self.targets.entry(service).or_default();
-        match delta {
-            Delta::All(slices) => *known = slices,
-            Delta::Put(name, slice) => drop(known.insert(name, slice)),
-            Delta::Gone(name) => drop(known.remove(&name)),
-        }
+    /// The pods of this node that have a sheet of probes.
+    pub(crate) fn probed(&self) -> &BTreeMap<PodName, Probed> {
+        &self.probed
     }
 
     /// The services that tenants may call: the cluster's API, and those that are exported from
@@ -400,6 +404,14 @@ fn quarters<'a>(
     quarters
 }
 
+fn absorb_known<K: Ord, V>(known: &mut BTreeMap<K, V>, delta: Delta<K, V>) {
+    match delta {
+        Delta::All(all) => *known = all,
+        Delta::Put(key, value) => drop(known.insert(key, value)),
+        Delta::Gone(key) => drop(known.remove(&key)),
+    }
+}
+
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
 /// not pass for a list of one.
 fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
@@ -463,6 +475,29 @@ mod tests {
         seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
         let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
         assert_eq!(quarters(&seen.scope()), after);
+    }
+
+    fn exported(namespace: &str) -> (ServiceName, Exported) {
+        let service = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "registry", "namespace": namespace},
+            "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+        }));
+        let service = service.unwrap();
+        let (export, named) = (Export::api(&service).unwrap(), Service::read(&service).unwrap());
+        ((namespace.into(), "registry".into()), Exported { export, named })
+    }
+
+    #[test]
+    fn a_service_of_a_tenants_namespace_is_exported_to_nobody() {
+        let mut seen = seen();
+        let all = ["kube-system", "shop", "unknown"].map(exported);
+        seen.absorb(Change::Exports(Delta::All(all.into())));
+        let [infra, of_tenant, _] = ["kube-system", "shop", "unknown"].map(|it| exported(it).0);
+        assert_eq!(seen.scope().exports, [infra.clone()].into());
+        assert_eq!(seen.backed().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&infra));
+        seen.absorb(Change::Targets(infra.clone(), Delta::All(BTreeMap::new())));
+        seen.absorb(Change::Targets(of_tenant, Delta::All(BTreeMap::new())));
+        assert_eq!(seen.targets.keys().collect::<Vec<_>>(), [&infra], "late words are forgotten");
     }
 
     #[test]

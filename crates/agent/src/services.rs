@@ -168,7 +168,8 @@ impl Services {
             | Change::Slices(..)
             | Change::Api(_)
             | Change::Exports(_)
-            | Change::Targets(..) => {}
+            | Change::Targets(..)
+            | Change::Probed(_) => {}
         }
     }
 
@@ -396,6 +397,7 @@ mod tests {
             pod: PodRef::new("shop", "web-0"),
             pod_uid: "uid".into(),
             interface: "eth0".into(),
+            device: atoll_plan::Device::Veth,
             node: Some("node1".into()),
             others: [].into(),
             routes: [].into(),

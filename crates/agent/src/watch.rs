@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use atoll_api::{Network, Port, marks};
 use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
@@ -15,7 +16,7 @@ use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
+use crate::probe::{PodName, Probed};
 use crate::seen::{
     Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, Tenancy,
     Upstreams,
@@ -36,7 +38,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 5],
+    _always: [Watch; 6],
     networks: BTreeMap<NetworkId, Watch>,
     dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
@@ -97,7 +99,7 @@ impl Watches {
         let [nodes, own, namespaces] =
             [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            _always: [nodes, own, namespaces, source.api(), source.exports()],
+            _always: [nodes, own, namespaces, source.api(), source.exports(), source.probed(node)],
             source,
             networks: BTreeMap::new(),
             dns: BTreeMap::new(),
@@ -174,6 +176,17 @@ impl Source {
             |service| exported(service, Export::labelled(service)),
             service_name,
             (self.changes.clone(), Change::Exports),
+        ))
+    }
+
+    /// Of the pods of this node only what is written on them: their specs are the kubelet's matter.
+    fn probed(&self, node: &str) -> Watch {
+        Watch::start(follow::<PartialObjectMeta<Pod>, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.nodeName={node}")),
+            probed,
+            |pod| (pod.namespace().unwrap_or_default(), pod.name_any()),
+            (self.changes.clone(), Change::Probed),
         ))
     }
 
@@ -343,6 +356,14 @@ fn put_or_gone<K, V>(key: K, value: Option<V>) -> Delta<K, V> {
         Some(value) => Delta::Put(key, value),
         None => Delta::Gone(key),
     }
+}
+
+/// A pod with a sheet of probes. One that cannot be read is none, and its probes fail.
+fn probed(pod: &PartialObjectMeta<Pod>) -> Option<(PodName, Probed)> {
+    let name = (pod.namespace()?, pod.name_any());
+    let sheet = serde_json::from_str(pod.annotations().get(marks::PROBES)?)
+        .inspect_err(|error| tracing::warn!(pod = ?name, %error, "unreadable sheet of probes"));
+    Some((name, Probed { uid: pod.uid()?, sheet: Arc::new(sheet.ok()?) }))
 }
 
 fn service_name(service: &Service) -> ServiceName {

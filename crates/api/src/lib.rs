@@ -26,7 +26,7 @@ pub use network::{
     DnsMode, DnsService, Network, NetworkDns, NetworkIsolation, NetworkNodes, NetworkPhase,
     NetworkSpec, NetworkStatus,
 };
-pub use port::{Port, PortPhase, PortSpec, PortStatus};
+pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
 pub use tenant::{
     DefaultNetwork, IsolationGrade, Tenant, TenantIsolation, TenantPhase, TenantQuota, TenantSpec,

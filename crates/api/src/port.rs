@@ -45,6 +45,8 @@ use serde::{Deserialize, Serialize};
 pub struct PortSpec {
     /// The network, by its object name.
     #[schemars(length(min = 3, max = 127))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?[.][a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("network is the object name of a network, <tenant>.<network>"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a port cannot move to another network"))]
     pub network: String,
     /// The network's number.
@@ -54,15 +56,21 @@ pub struct PortSpec {
     /// The subnet that the first address comes from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')")
+        .message("subnet is the name of a subnet, of lower-case letters, digits, dashes and dots"))]
     pub subnet: String,
     /// The addresses, at most one of each family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 2), inner(length(max = 64)))]
-    #[x_kube(validation = Rule::new("self.all(ip, isIP(ip))").message("each of ips must be an IP address"))]
+    #[x_kube(validation = Rule::new("self.all(ip, isIP(ip))").message("each of ips must be an IP address like 10.0.0.5"))]
+    #[x_kube(validation = Rule::new("size(self) < 2 || self[0].contains(':') != self[1].contains(':')")
+        .message("ips has at most one address of IPv4 and one of IPv6"))]
     pub ips: Vec<String>,
     /// The Ethernet address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 17))]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$') && self != '00:00:00:00:00:00'")
+        .message("mac must be a unicast MAC address like 02:00:0a:00:00:05"))]
     pub mac: String,
     /// Whether it stays when its pod goes. So does every port that was made beforehand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -70,6 +78,8 @@ pub struct PortSpec {
     /// The pod that has it, in the namespace of the port.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')")
+        .message("pod is the name of a pod in the port's namespace"))]
     pub pod: String,
     /// The pod's UID: a pod of the same name made later is another.
     #[serde(rename = "podUID", default, skip_serializing_if = "String::is_empty")]
@@ -78,9 +88,16 @@ pub struct PortSpec {
     /// The interface's name inside the pod.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 15))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self != 'lo'")
+        .message("interface is a name like eth0, of lower-case letters, digits and inner dashes, and not lo"))]
     pub interface: String,
+    /// What the pod finds under that name: a veth, which has the addresses, or a tap, which a
+    /// virtual machine opens.
+    #[serde(default, skip_serializing_if = "InterfaceType::is_veth")]
+    pub interface_type: InterfaceType,
     /// The node, once the pod is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub node: Option<String>,
     /// Whether this is the pod's first interface: it has the default route and the pod's address.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -88,11 +105,32 @@ pub struct PortSpec {
     /// On the primary port: the pod's other interfaces. The pod starts once all of them are there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 15)))]
+    #[x_kube(validation = Rule::new("self.all(name, name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && name != 'lo')")
+        .message("each of otherInterfaces is a name like net1, and not lo"))]
     pub other_interfaces: Vec<String>,
     /// On the other ports: the ranges that the pod reaches through this interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked())")
+        .message("each of routes must be a CIDR like 10.0.0.0/16, with no bit set beyond its prefix"))]
     pub routes: Vec<String>,
+}
+
+/// What a pod finds under the name of its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InterfaceType {
+    /// A link with the pod's addresses.
+    #[default]
+    Veth,
+    /// A tap without addresses, for a virtual machine to open.
+    Tap,
+}
+
+impl InterfaceType {
+    fn is_veth(&self) -> bool {
+        *self == InterfaceType::Veth
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -130,15 +130,6 @@ fn serve_api(runtime: &Runtime, folder: &Path, node: &Namespace) -> Result<Strin
     Ok(ours)
 }
 
-/// Serves the API at one place. Gives the kubeconfig, which also lies in the folder.
-pub(crate) fn serve(runtime: &Runtime, folder: &Path, listener: TcpListener) -> Result<String> {
-    let server = open_api(folder)?;
-    let kubeconfig = server.kubeconfig(&format!("https://{}", listener.local_addr()?));
-    std::fs::write(folder.join("kubeconfig"), &kubeconfig)?;
-    runtime.spawn(server.serve(vec![listener], std::future::pending()));
-    Ok(kubeconfig)
-}
-
 fn open_api(folder: &Path) -> Result<ApiServer> {
     let config = ApiConfig {
         store: folder.join("store.redb"),

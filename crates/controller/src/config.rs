@@ -57,6 +57,15 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "NUMBER", default_value_t = 2)]
     pub dns_replicas: u32,
 
+    /// Where the API's questions about probes of new pods are answered, by HTTPS, such as
+    /// `0.0.0.0:9643`. Without it, nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub admission_address: Option<SocketAddr>,
+
+    /// The namespace of the Service by which the API asks, and of the Secret with the certificate.
+    #[arg(long, value_name = "NAMESPACE", default_value = "atoll-system")]
+    pub admission_namespace: String,
+
     /// How many objects are worked on at the same time.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
@@ -93,6 +102,8 @@ impl Default for ControllerConfig {
             metrics_address: None,
             dns_image: dns_image(),
             dns_replicas: 2,
+            admission_address: None,
+            admission_namespace: "atoll-system".to_owned(),
             workers: 32,
         }
     }

@@ -35,6 +35,10 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
         Action::CreateNetwork(network) => create(client, network.as_ref()).await,
         Action::CreateSubnet(subnet) => create(client, subnet.as_ref()).await,
         Action::CreatePort(port) => create(client, port.as_ref()).await,
+        Action::CreateRole(role) => create(client, role.as_ref()).await,
+        Action::SetRules(target, rules) => {
+            patch(client, target, Part::Object, json!({"rules": rules})).await
+        }
         Action::Delete(target) => delete(client, target).await,
         Action::SetFinalizers(target, finalizers) => {
             set_finalizers(client, target, finalizers).await

@@ -6,6 +6,7 @@ use atoll_api::{Claim, Network, Port, Subnet, Tenant};
 use atoll_model::intent::{Kind, ObjectName, Seen};
 use atoll_model::{Key, Target};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod, Service};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +53,7 @@ known!(Network, |client, _| Api::all(client));
 known!(Subnet, |client, _| Api::all(client));
 known!(Claim, |client, _| Api::all(client));
 known!(Namespace, |client, _| Api::all(client));
+known!(ClusterRole, |client, _| Api::all(client));
 known!(Port, |client, name| Api::namespaced(client, &name.namespace));
 known!(Pod, |client, name| Api::namespaced(client, &name.namespace));
 known!(Service, |client, name| Api::namespaced(client, &name.namespace));
@@ -90,6 +92,10 @@ macro_rules! with_kind {
             }
             atoll_model::intent::Kind::Service => {
                 type $known = k8s_openapi::api::core::v1::Service;
+                $body
+            }
+            atoll_model::intent::Kind::ClusterRole => {
+                type $known = k8s_openapi::api::rbac::v1::ClusterRole;
                 $body
             }
         }

@@ -3,6 +3,7 @@
 //! It watches, asks [`atoll_model::World`] what to do, and does it. The rule of this crate: hands
 //! do not think. Whatever depends on more than one object is decided in the model.
 
+mod admission;
 mod config;
 mod execute;
 mod kinds;
@@ -36,6 +37,10 @@ pub async fn run(
     if let Some(address) = config.metrics_address {
         let (listener, desk) = (atoll_metrics::listen(address).await?, desk.clone());
         tasks.spawn(atoll_metrics::serve(listener, move || desk.metrics()));
+    }
+    if let Some(address) = config.admission_address {
+        let namespace = &config.admission_namespace;
+        admission::start(client.clone(), namespace, address, &mut tasks).await?;
     }
     watch::start(&client, &desk, &mut tasks);
     tasks.spawn(template::follow(config.template_file(), desk.clone()));

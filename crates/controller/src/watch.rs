@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use atoll_api::{Claim, Network, Port, Subnet, Tenant};
+use atoll_api::{Claim, Network, Port, Subnet, Tenant, marks};
 use atoll_model::intent::ObjectName;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -15,20 +16,25 @@ use tokio::task::JoinSet;
 use crate::kinds::Known;
 use crate::reconcile::{Desk, News};
 
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
 /// Starts to follow every kind.
 pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) {
-    tasks.spawn(follow(Api::<Tenant>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Network>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Subnet>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Port>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Claim>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Namespace>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Pod>::all(client.clone()), desk.clone()));
-    tasks.spawn(follow(Api::<Service>::all(client.clone()), desk.clone()));
+    let all = || watcher::Config::default().page_size(PAGE);
+    let of_tenants = all().labels(marks::TENANT);
+    tasks.spawn(follow(Api::<Tenant>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Network>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Subnet>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Port>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Claim>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Namespace>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Pod>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Service>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<ClusterRole>::all(client.clone()), of_tenants, desk.clone()));
 }
 
-async fn follow<K: Known>(api: Api<K>, desk: Arc<Desk>) {
-    let config = watcher::Config::default().page_size(2000);
+async fn follow<K: Known>(api: Api<K>, config: watcher::Config, desk: Arc<Desk>) {
     let events = watcher(api, config).default_backoff();
     pin_mut!(events);
     let mut listed = BTreeSet::new();

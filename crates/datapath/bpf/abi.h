@@ -280,6 +280,7 @@ enum drop_reason {
 #define DOOR_IPV6 { 0xfd61746f, 0x6c6c0000, 0, 2 }
 #define SERVICE_DOOR 2
 #define PROBER 3
+#define PROBER_PORTS 62000 /* the first; probes come from these */
 #define DOOR_PORT 61053
 #define DNS_PORT 53
 #define ALIAS_IPV4 0xf0000000

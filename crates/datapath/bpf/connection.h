@@ -132,6 +132,11 @@ static __noinline void advance(struct __sk_buff *skb, struct flow *flow, struct 
 		known->state = STATE_ESTABLISHED;
 }
 
+static __always_inline bool is_by_sender(const struct connection *known, bool from_high)
+{
+	return !(known->flags & CONNECTION_OPENED_BY_HIGH) == !from_high;
+}
+
 /* Whether a packet changes nothing about its connection. */
 static __always_inline bool is_routine(const struct connection *known, const struct transport *t)
 {
@@ -158,17 +163,17 @@ static __always_inline bool is_reopened(const struct connection *known, const st
 	return known->state >= STATE_CLOSING && t->part != PART_LATER && is_opening(t);
 }
 
-/* Whether what was decided about the connection holds for this packet of it. The place is compared
- * after all that is taken from the entry, which may be another's by then. */
+/* Whether what was decided about the connection holds for this packet of it. */
 static __always_inline bool holds(const struct connection *known, const struct network *network,
 				  const struct transport *t, __u64 now)
 {
-	return known->generation == network->generation && !is_reopened(known, t) &&
+	return known->generation == network->generation && !(known->flags & CONNECTION_DENIED) &&
+	       !is_reopened(known, t) &&
 	       (passed(known->last_seen, now) <= SEEN_AGAIN || !is_over(known, t->protocol, now));
 }
 
-/* What the fast path leaves to the slow one. */
-#define CONNECTION_UNUSUAL (CONNECTION_TRANSLATED | CONNECTION_LEADS_ON | CONNECTION_DENIED)
+/* What takes more than to find the connection. */
+#define OF_SERVICE (CONNECTION_TRANSLATED | CONNECTION_LEADS_ON)
 
 /* Whether a packet needs nothing but its connection to be understood. */
 static __always_inline bool is_simple(const struct transport *t)

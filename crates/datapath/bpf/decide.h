@@ -2,11 +2,15 @@
 /* The slow path: what becomes of a packet about which nothing is decided, or not since its network
  * changed. The stages, in this order:
  *
- *   service.h   is the destination a service? then a backend takes its place
- *   (here)      where are both ends, and who are they
- *   fragments.h, icmp_error.h   which connection does it speak of
- *   policy.h    may the connection be? asked from its opener's direction
- *   (here)      the connection remembers
+ *   service.h    is the destination a service? then a backend takes its place
+ *   from_*.c     where are both ends, and who are they
+ *   identify     which connection is it, and what must be asked about it
+ *   service.h    does the service still want it? asked where an answer comes to be decided anew
+ *   policy.h     may it be? asked from its opener's direction
+ *   conclude     the connection remembers
+ *
+ * Each finds what it needs in the work at hand, and is called from the program's second frame, so
+ * that services and policy have more than half of the stack for themselves.
  *
  * The rule: an entry is stamped with the generation that was read before the first question. What
  * was refused stays refused, and keeps its opener, until it is decided otherwise or forgotten. */
@@ -40,6 +44,19 @@ static __always_inline __u64 since(const struct work *work)
 							      work->destination.since;
 }
 
+/* Whether a packet goes another way to the other end than the connection that is known: through a
+ * service or another one, or through none. Only one of both can have the answers. */
+static __always_inline bool is_by_another_way(const struct connection *known,
+					      const struct work *work, bool from_high)
+{
+	if (!is_by_sender(known, from_high))
+		return false;
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return work->to.is_service;
+	return !work->to.is_service || known->nat_port != work->wire.transport.destination_port ||
+	       !same_address(&known->nat_address, &work->wire.destination);
+}
+
 static __always_inline bool is_alive(const struct connection *known, const struct flow *flow,
 				     const struct work *work)
 {
@@ -50,16 +67,16 @@ static __always_inline bool is_alive(const struct connection *known, const struc
 
 /* The backend that a client's connection to a service has, if it has one. A pod that is its own
  * backend sees the service as its client, and answers there. */
-static __always_inline void recall_backend(const struct flow *flow, struct work *work)
+static __noinline void recall_backend(struct work *work)
 {
 	struct connection *known;
 
-	name_connection(&work->key, flow, is_higher(flow));
+	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 	known = connection_at(&work->key);
-	if (!known || is_over(known, flow->transport.protocol, work->now))
+	if (!known || is_over(known, work->flow.transport.protocol, work->now))
 		return;
 	if (known->flags & CONNECTION_TRANSLATED)
-		work->is_to_itself = same_address(&known->nat_address, &flow->destination);
+		work->is_to_itself = same_address(&known->nat_address, &work->flow.destination);
 	if (!(known->flags & CONNECTION_LEADS_ON))
 		return;
 	work->to.address = known->nat_address;
@@ -71,290 +88,293 @@ static __always_inline void recall_backend(const struct flow *flow, struct work 
 /* A packet to a service becomes one to its backend. */
 static __always_inline verdict ask_service(struct work *work)
 {
-	struct flow *flow = &work->flow;
 	verdict judged;
 
-	if (flow->transport.part == PART_LATER) {
-		if (!find_first(flow, work, 0))
+	if (work->flow.transport.part == PART_LATER) {
+		if (!find_first(&work->flow, work, 0))
 			return FINE;
-		work->wire.transport = flow->transport;
+		work->wire.transport = work->flow.transport;
 	}
-	if (!can_be_served(&flow->transport))
+	if (!can_be_served(&work->flow.transport))
 		return FINE;
-	recall_backend(flow, work);
+	recall_backend(work);
 	if (work->is_to_itself)
 		return FINE;
-	judged = choose_backend(flow, &work->to);
+	judged = choose_backend(&work->flow, &work->to);
 	if (judged != FINE || !work->to.is_service)
 		return judged;
 	/* Nobody takes a packet from its own address. */
-	if (same_address(&flow->source, &work->to.address))
-		flow->source = flow->destination;
-	flow->destination = work->to.address;
-	flow->transport.destination_port = work->to.port;
-	work->out = *flow;
+	if (same_address(&work->flow.source, &work->to.address))
+		work->flow.source = work->flow.destination;
+	work->flow.destination = work->to.address;
+	work->flow.transport.destination_port = work->to.port;
+	copy_flow(&work->out, &work->flow);
 	work->is_translated = 1;
 	return FINE;
 }
 
 /* Whether a service still wants the connection of which this packet is an answer. */
-static __always_inline verdict ask_service_again(const struct flow *flow, struct work *work,
-						 const struct connection *known)
+static __always_inline verdict ask_service_again(struct work *work)
 {
-	verdict judged;
+	verdict judged = choose_backend(&work->reverse, &work->to);
 
-	work->reverse = *flow;
-	work->reverse.source = flow->destination;
-	work->reverse.destination = known->nat_address;
-	work->reverse.transport.source_port = flow->transport.destination_port;
-	work->reverse.transport.destination_port = known->nat_port;
-	work->to = (struct translation){ .address = flow->source,
-					 .port = flow->transport.source_port,
-					 .place = known->backend,
-					 .is_kept = 1 };
-	judged = choose_backend(&work->reverse, &work->to);
 	if (judged != FINE)
 		return judged;
-	return work->to.is_service && same_address(&work->to.address, &flow->source) &&
-			       work->to.port == flow->transport.source_port ?
+	return work->to.is_service && same_address(&work->to.address, &work->flow.source) &&
+			       work->to.port == work->flow.transport.source_port ?
 		       FINE :
 		       DROP_NO_CONNECTION;
 }
 
-static __always_inline void pose(const struct flow *flow, struct work *work, bool by_sender)
+/* The packet that its client would have sent to the service, and the backend it has. */
+static __always_inline void reverse_to_service(struct work *work, const struct connection *known)
+{
+	reverse_answer(work, known);
+	work->to = (struct translation){ .address = work->flow.source,
+					 .port = work->flow.transport.source_port,
+					 .place = known->backend,
+					 .is_kept = 1 };
+}
+
+static __always_inline void pose(struct work *work, bool by_sender)
 {
 	const struct end *opener = by_sender ? &work->source : &work->destination;
 	const struct end *other = by_sender ? &work->destination : &work->source;
-	const struct transport *t = &flow->transport;
+	const struct transport *t = &work->flow.transport;
+	struct question *question = &work->question;
 
-	work->question = (struct question){
-		.network = flow->network,
-		.opener_identity = opener->identity,
-		.other_identity = other->identity,
-		.opener = by_sender ? flow->source : flow->destination,
-		.other = by_sender ? flow->destination : flow->source,
-		.protocol = t->protocol,
-		.opener_is_here = opener->place.ifindex != 0,
-		.other_is_here = other->place.ifindex != 0,
-	};
-	if (!is_icmp(t->protocol))
-		work->question.port = by_sender ? t->destination_port : t->source_port;
+	question->network = work->flow.network;
+	question->opener_identity = opener->identity;
+	question->other_identity = other->identity;
+	question->opener = by_sender ? work->flow.source : work->flow.destination;
+	question->other = by_sender ? work->flow.destination : work->flow.source;
+	question->protocol = t->protocol;
+	question->opener_is_here = opener->place.ifindex != 0;
+	question->other_is_here = other->place.ifindex != 0;
+	question->port = is_icmp(t->protocol) ? 0 :
+			 by_sender	      ? t->destination_port :
+						t->source_port;
+	question->egress_rule = question->ingress_rule = 0;
+}
+
+/* An error follows no connection; it speaks of one. */
+static __always_inline verdict check_icmp(struct __sk_buff *skb, struct work *work)
+{
+	if (!is_error(&work->flow.transport))
+		return check_kind(&work->flow.transport);
+	work->outcome = OUTCOME_PASS;
+	return check_error(skb, work, since(work));
+}
+
+/* Nobody knows what a part belongs to. */
+static __always_inline verdict pass_unasked(struct work *work)
+{
+	work->outcome = OUTCOME_PASS;
+	pose(work, true);
+	return passes_unasked(&work->question) ? FINE : DROP_NO_CONNECTION;
+}
+
+/* A later fragment belongs where its first did. */
+static __always_inline verdict check_part(struct work *work)
+{
+	if (!find_first(&work->flow, work, since(work)))
+		return pass_unasked(work);
+	return work->flow.transport.offset < work->extent ? DROP_OVERLAPPING_FRAGMENT : FINE;
+}
+
+/* A packet of a connection that is not known or not alive: whether it may begin one. A packet in
+ * the middle may: policy is asked as if its sender had opened it. */
+static __always_inline verdict begin(struct work *work)
+{
+	const struct transport *t = &work->flow.transport;
+
+	if (t->part == PART_LATER)
+		return pass_unasked(work);
+	if (!is_opening(t) && !is_continuing(t))
+		return DROP_NO_CONNECTION;
+	work->outcome = OUTCOME_OPEN;
+	pose(work, true);
+	return FINE;
+}
+
+/* A connection that goes on is asked about again, from its opener's direction. */
+static __always_inline void renew(struct work *work, const struct connection *known,
+				  bool from_high)
+{
+	bool by_sender = is_by_sender(known, from_high);
+
+	work->outcome = OUTCOME_RENEW;
+	work->asks_service = !by_sender && known->flags & CONNECTION_TRANSLATED;
+	if (work->asks_service)
+		reverse_to_service(work, known);
+	pose(work, by_sender);
+}
+
+static __always_inline bool is_settled(const struct connection *known, const struct work *work)
+{
+	return known->generation == work->generation && known->table == work->flow.table &&
+	       !(known->flags & CONNECTION_DENIED);
+}
+
+static __always_inline verdict find_connection(struct work *work)
+{
+	bool from_high = is_higher(&work->flow);
+	struct connection *known;
+
+	name_connection(&work->key, &work->flow, from_high);
+	known = connection_at(&work->key);
+	if (!known || !is_alive(known, &work->flow, work))
+		return begin(work);
+	if (is_by_another_way(known, work, from_high))
+		return DROP_NO_CONNECTION;
+	if (!is_settled(known, work))
+		renew(work, known, from_high);
+	return FINE;
+}
+
+/* Which connection the packet is of, and what must be asked about it. A verdict. */
+__noinline int identify(struct __sk_buff *skb)
+{
+	struct work *work = work_at_hand();
+	verdict judged = FINE;
+
+	if (!work)
+		return DROP_KERNEL_REFUSED;
+	work->outcome = OUTCOME_GO_ON;
+	work->asks_service = 0;
+	if (work->flow.transport.part == PART_LATER)
+		judged = check_part(work);
+	else if (is_icmp(work->flow.transport.protocol))
+		judged = check_icmp(skb, work);
+	if (judged != FINE || work->outcome == OUTCOME_PASS)
+		return judged;
+	return find_connection(work);
 }
 
 /* Writes down what was decided; the generation last, since it makes the rest hold. */
-static __always_inline void settle(struct connection *entry, const struct flow *flow,
-				   const struct work *work, bool from_high)
+static __always_inline void settle(struct connection *entry, const struct work *work,
+				   bool from_high)
 {
 	entry->low = from_high ? work->destination.place : work->source.place;
 	entry->high = from_high ? work->source.place : work->destination.place;
 	entry->node = work->source.place.ifindex ? work->destination.node : work->source.node;
 	entry->egress_rule = work->question.egress_rule;
 	entry->ingress_rule = work->question.ingress_rule;
-	entry->table = flow->table;
+	entry->table = work->flow.table;
 	entry->flags &= ~CONNECTION_DENIED;
 	barrier();
 	*(volatile __u32 *)&entry->generation = work->generation;
 }
 
-/* What leads the opener's packets from a service to its backend, for as long as their connection
- * lasts. */
-static __always_inline verdict put_lead(const struct flow *flow, struct work *work, __u8 state)
+/* What leads the opener's packets from a service to its backend. */
+static __always_inline verdict put_lead(struct work *work, __u8 state)
 {
-	bool from_high = is_higher(&work->wire);
+	struct connection *fresh = &work->fresh;
 
-	name_connection(&work->key, &work->wire, from_high);
-	work->fresh = (struct connection){
-		.opened = work->now,
-		.last_seen = work->now,
-		.state = state,
-		.flags = CONNECTION_LEADS_ON,
-		.nat_address = flow->destination,
-		.nat_port = work->to.port,
-		.backend = work->to.place,
-	};
-	settle(&work->fresh, flow, work, from_high);
-	return put_in(flow->table, work);
-}
-
-/* The lead of a connection of which an answer passes is as old and as far as the connection. */
-static __always_inline void keep_lead(const struct flow *flow, struct work *work,
-				      const struct connection *known)
-{
-	struct connection *lead;
-
-	work->reverse = *flow;
-	work->reverse.source = flow->destination;
-	work->reverse.destination = known->nat_address;
-	work->reverse.transport.source_port = flow->transport.destination_port;
-	work->reverse.transport.destination_port = known->nat_port;
-	if (work->is_to_itself)
-		work->reverse.source = flow->source;
-	name_connection(&work->key, &work->reverse, is_higher(&work->reverse));
-	lead = connection_at(&work->key);
-	if (!lead || !(lead->flags & CONNECTION_LEADS_ON))
-		return;
-	lead->state = known->state;
-	lead->last_seen = known->last_seen;
+	name_connection(&work->key, &work->wire, is_higher(&work->wire));
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	fresh->opened = fresh->last_seen = work->now;
+	fresh->table = work->flow.table;
+	fresh->state = state;
+	fresh->flags = CONNECTION_LEADS_ON;
+	fresh->backend = work->to.place;
+	fresh->nat_address = work->flow.destination;
+	fresh->nat_port = work->to.port;
+	return put_in(work);
 }
 
 /* Makes the entry, in the place of one that is over. What breaks off a connection that nobody
  * knows leaves none. */
-static __noinline verdict open(struct __sk_buff *skb, struct flow *flow, struct work *work)
+static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 {
-	bool from_high = is_higher(flow), opens = is_opening(&flow->transport);
+	const struct transport *t = &work->flow.transport;
+	bool from_high = is_higher(&work->flow), opens = is_opening(t);
+	struct connection *fresh = &work->fresh;
 	verdict judged;
 
-	if (!opens && (breaks_off(&flow->transport) || is_last_word(&flow->transport)))
+	if (!opens && (breaks_off(t) || is_last_word(t)))
 		return FINE;
-	work->fresh = (struct connection){
-		.opened = work->now,
-		.last_seen = work->now,
-		.state = opens ? STATE_NEW : STATE_ESTABLISHED,
-		.flags = from_high ? CONNECTION_OPENED_BY_HIGH : 0,
-	};
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	fresh->opened = fresh->last_seen = work->now;
+	fresh->state = opens ? STATE_NEW : STATE_ESTABLISHED;
+	fresh->flags = from_high ? CONNECTION_OPENED_BY_HIGH : 0;
 	if (work->to.is_service) {
-		work->fresh.flags |= CONNECTION_TRANSLATED;
-		work->fresh.nat_address = work->wire.destination;
-		work->fresh.nat_port = work->wire.transport.destination_port;
-		work->fresh.backend = work->to.place;
+		fresh->flags |= CONNECTION_TRANSLATED;
+		fresh->nat_address = work->wire.destination;
+		fresh->nat_port = work->wire.transport.destination_port;
+		fresh->backend = work->to.place;
 	}
-	settle(&work->fresh, flow, work, from_high);
-	judged = put_in(flow->table, work);
-	if (judged != FINE)
-		return judged;
-	tell_flow(skb, flow, &work->fresh, EVENT_OPENED);
-	return work->to.is_service ? put_lead(flow, work, work->fresh.state) : FINE;
+	settle(fresh, work, from_high);
+	judged = put_in(work);
+	if (judged == FINE)
+		tell_flow(skb, &work->flow, fresh, EVENT_OPENED);
+	return judged == FINE && work->to.is_service ? put_lead(work, fresh->state) : judged;
 }
 
-/* A packet of a connection that is not known or not alive: whether it may begin one. A packet in
- * the middle may: policy is asked as if its sender had opened it. */
-static __always_inline verdict begin(struct __sk_buff *skb, struct flow *flow, struct work *work)
-{
-	verdict judged;
-
-	pose(flow, work, true);
-	if (flow->transport.part == PART_LATER)
-		return passes_unasked(&work->question) ? FINE : DROP_NO_CONNECTION;
-	if (!is_opening(&flow->transport) && !is_continuing(&flow->transport))
-		return DROP_NO_CONNECTION;
-	judged = judge_policy(&work->question);
-	return judged == FINE ? open(skb, flow, work) : judged;
-}
-
-/* A connection that goes on is asked about again, from its opener's direction. */
-static __always_inline verdict renew(struct flow *flow, struct work *work,
+/* A packet of a connection that is known passes. */
+static __always_inline verdict go_on(struct __sk_buff *skb, struct work *work,
 				     struct connection *known, bool from_high)
 {
-	bool by_sender = is_by_sender(known, from_high);
-	verdict judged = FINE;
-
-	if (!by_sender && known->flags & CONNECTION_TRANSLATED)
-		judged = ask_service_again(flow, work, known);
-	pose(flow, work, by_sender);
-	if (judged == FINE)
-		judged = judge_policy(&work->question);
-	if (judged == FINE)
-		settle(known, flow, work, from_high);
-	else
-		known->flags |= CONNECTION_DENIED;
-	return judged;
-}
-
-static __always_inline bool is_settled(const struct connection *known, const struct flow *flow,
-				       const struct work *work)
-{
-	return known->generation == work->generation && known->table == flow->table &&
-	       !(known->flags & CONNECTION_DENIED);
-}
-
-/* The answer of a service comes from where its client had asked. */
-static __always_inline void answer_for_service(struct work *work, const struct connection *known)
-{
-	work->out = work->wire;
-	work->out.source = known->nat_address;
-	work->out.transport.source_port = known->nat_port;
-	if (work->is_to_itself)
-		work->out.destination = work->wire.source;
-	work->is_translated = 1;
-}
-
-/* Whether the opener's packet comes the way that its connection was opened: straight, or through
- * the same service. Answers could not be told apart otherwise. */
-static __always_inline bool is_same_way(const struct connection *known, const struct work *work)
-{
-	if (!(known->flags & CONNECTION_TRANSLATED))
-		return !work->to.is_service;
-	return work->to.is_service &&
-	       known->nat_port == work->wire.transport.destination_port &&
-	       same_address(&known->nat_address, &work->wire.destination);
-}
-
-static __always_inline verdict follow(struct __sk_buff *skb, struct flow *flow, struct work *work)
-{
-	bool from_high = is_higher(flow);
-	struct connection *known;
-	verdict judged;
-
-	name_connection(&work->key, flow, from_high);
-	known = connection_at(&work->key);
-	if (!known || !is_alive(known, flow, work))
-		return begin(skb, flow, work);
-	if (is_by_sender(known, from_high) && !is_same_way(known, work))
-		return DROP_NO_CONNECTION;
-	if (!is_settled(known, flow, work)) {
-		judged = renew(flow, work, known, from_high);
-		if (judged != FINE)
-			return judged;
-	}
-	note(skb, flow, known, from_high, work->now);
+	note(skb, &work->flow, known, from_high, work->now);
 	if (is_by_sender(known, from_high))
-		return work->to.is_service ? put_lead(flow, work, known->state) : FINE;
+		return work->to.is_service ? put_lead(work, known->state) : FINE;
 	if (known->flags & CONNECTION_TRANSLATED) {
-		keep_lead(flow, work, known);
+		keep_lead(work, known);
 		answer_for_service(work, known);
 	}
 	return FINE;
 }
 
-/* An error follows no connection; it speaks of one. */
-static __always_inline verdict check_icmp(struct __sk_buff *skb, struct work *work, bool *follows)
+/* The later parts of a datagram to a service come as the first did: to the service. */
+static __always_inline verdict remember_first_of_both(struct work *work)
 {
-	*follows = !is_error(&work->flow.transport);
-	return *follows ? check_kind(&work->flow.transport) :
-			  check_error(skb, work, since(work));
+	verdict judged = remember_first(work);
+
+	if (judged != FINE || !work->to.is_service)
+		return judged;
+	copy_flow(&work->flow, &work->wire);
+	return remember_first(work);
 }
 
-/* A later fragment belongs where its first did. */
-static __always_inline verdict check_part(struct work *work, bool *follows)
-{
-	*follows = find_first(&work->flow, work, since(work));
-	if (*follows)
-		return work->flow.transport.offset < work->extent ? DROP_OVERLAPPING_FRAGMENT : FINE;
-	pose(&work->flow, work, true);
-	return passes_unasked(&work->question) ? FINE : DROP_NO_CONNECTION;
-}
-
-/* Both ends are known, and a service was asked: what becomes of the packet. A verdict. */
-__noinline int decide(struct __sk_buff *skb)
+/* Keeps what was judged, and says it. The entry may have made room for another meanwhile; then the
+ * next packet finds none. */
+__noinline int conclude(struct __sk_buff *skb, __u32 judged)
 {
 	struct work *work = work_at_hand();
-	verdict judged = FINE;
-	bool follows = true;
+	struct connection *known;
+	bool from_high;
 
 	if (!work)
 		return DROP_KERNEL_REFUSED;
-	if (work->flow.transport.part == PART_LATER)
-		judged = check_part(work, &follows);
-	else if (is_icmp(work->flow.transport.protocol))
-		judged = check_icmp(skb, work, &follows);
-	if (judged != FINE || !follows)
-		return judged;
-	judged = follow(skb, &work->flow, work);
-	if (judged != FINE || work->flow.transport.part != PART_FIRST)
-		return judged;
-	if (work->to.is_service) {
-		work->reverse = work->wire;
-		judged = remember_first(&work->reverse, work);
+	from_high = is_higher(&work->flow);
+	known = work->outcome == OUTCOME_OPEN ? NULL : connection_at(&work->key);
+	if (known && work->outcome == OUTCOME_RENEW) {
+		if (judged == FINE)
+			settle(known, work, from_high);
+		else
+			known->flags |= CONNECTION_DENIED;
 	}
-	return judged == FINE ? remember_first(&work->flow, work) : judged;
+	if (judged != FINE)
+		return judged;
+	if (work->outcome == OUTCOME_OPEN)
+		judged = open(skb, work);
+	else if (known)
+		judged = go_on(skb, work, known, from_high);
+	if (judged == FINE && work->flow.transport.part == PART_FIRST)
+		return remember_first_of_both(work);
+	return judged;
+}
+
+/* Both ends are known, and a service was asked: what becomes of the packet. */
+static __always_inline verdict decide(struct __sk_buff *skb, struct work *work)
+{
+	verdict judged = identify(skb);
+
+	if (judged != FINE || work->outcome == OUTCOME_PASS)
+		return judged;
+	if (work->asks_service)
+		judged = ask_service_again(work);
+	if (judged == FINE && work->outcome != OUTCOME_GO_ON)
+		judged = judge_policy(&work->question);
+	return conclude(skb, judged);
 }

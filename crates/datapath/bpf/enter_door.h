@@ -65,9 +65,13 @@ static __always_inline void call_service(const struct flow *flow, const struct i
 	way->ports.destination = door->listener;
 }
 
-static __always_inline bool opens_tcp(const struct transport *t)
+/* A pod's part in a probe. Other ports of the prober's address are the node's, and even a refusal
+ * would tell something of them. */
+static __always_inline bool answers_probe(const struct transport *t)
 {
-	return (t->signs & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	bool opens = (t->signs & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+
+	return !opens && bpf_ntohs(t->destination_port) >= PROBER_PORTS;
 }
 
 static __always_inline bool is_prober(const struct address *ip, bool ipv6)
@@ -92,10 +96,10 @@ static __noinline int find_way_in(const struct flow *flow, const struct interfac
 	ask_resolver(flow, own, ipv6, way);
 	if (way->door != NO_WAY || t->protocol != TCP_PROTOCOL)
 		return 0;
-	if (is_prober(&flow->destination, ipv6) && !opens_tcp(t))
-		way->door = PROBER;
-	else
+	if (!is_prober(&flow->destination, ipv6))
 		call_service(flow, own, way);
+	else if (answers_probe(t))
+		way->door = PROBER;
 	return 0;
 }
 

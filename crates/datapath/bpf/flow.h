@@ -12,6 +12,19 @@ struct flow {
 	struct transport transport;
 };
 
+/* Word by word: the compiler would load the whole of it first, and has no registers for that. */
+static __always_inline void copy_flow(struct flow *to, const struct flow *from)
+{
+	const __u32 *source = (const void *)from;
+	__u32 *target = (void *)to;
+
+#pragma clang loop unroll(full)
+	for (__u32 word = 0; word < sizeof(*to) / sizeof(*target); word++) {
+		target[word] = source[word];
+		barrier();
+	}
+}
+
 /* Any order will do, so that the words that differ most are compared first. */
 static __always_inline bool is_higher(const struct flow *flow)
 {

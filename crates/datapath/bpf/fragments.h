@@ -24,24 +24,22 @@ static __always_inline void name_datagram(struct connection_key *key, const stru
 }
 
 /* The first fragment has passed. The entry stands in the ring as a connection does. */
-static __noinline verdict remember_first(struct flow *flow, struct work *work)
+static __noinline verdict remember_first(struct work *work)
 {
-	struct transport *t = &flow->transport;
 	struct connection *entry = &work->fresh;
+	struct transport *t = &work->flow.transport;
 
-	*entry = (struct connection){
-		.opened = work->now,
-		.last_seen = work->now,
-		.table = flow->table,
-		.first = { .source_port = t->source_port,
-			   .destination_port = t->destination_port,
-			   .extent = t->size,
-			   .protocol = t->protocol },
-	};
+	__builtin_memset(entry, 0, sizeof(*entry));
+	entry->opened = entry->last_seen = work->now;
+	entry->table = work->flow.table;
+	entry->first.source_port = t->source_port;
+	entry->first.destination_port = t->destination_port;
+	entry->first.extent = t->size;
+	entry->first.protocol = t->protocol;
 	/* The ports take no part in the order of both ends of a datagram. */
 	t->source_port = t->destination_port = 0;
-	name_datagram(&work->key, flow);
-	return put_in(flow->table, work);
+	name_datagram(&work->key, &work->flow);
+	return put_in(work);
 }
 
 /* Gives a later fragment the ports of its first, and says whether it is known. */

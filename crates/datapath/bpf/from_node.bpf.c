@@ -60,8 +60,9 @@ static __noinline bool find_way_out(const struct interface *own, const struct tr
 		return answer_question(own, t, ipv6, way);
 	if (t->protocol != TCP_PROTOCOL)
 		return false;
-	return way->door == PROBER ||
-	       (way->door == SERVICE_DOOR && answer_for_service(own, t, ipv6, way));
+	if (way->door == PROBER)
+		return bpf_ntohs(t->source_port) >= PROBER_PORTS;
+	return way->door == SERVICE_DOOR && answer_for_service(own, t, ipv6, way);
 }
 
 static __always_inline int to_pod(struct __sk_buff *skb, const struct interface *own,

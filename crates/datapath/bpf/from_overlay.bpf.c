@@ -16,6 +16,7 @@
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
+#include "of_service.h"
 #include "rewrite.h"
 
 static __always_inline bool lives_on(const struct endpoint *endpoint, const struct address *node)
@@ -67,7 +68,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	judged = find_ends(work);
 	if (judged == FINE)
-		judged = decide(skb);
+		judged = decide(skb, work);
 	if (judged != FINE)
 		return drop(skb, work->flow.network, judged);
 	if (work->is_translated && rewrite(skb))
@@ -77,8 +78,43 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 		     drop(skb, work->flow.network, DROP_MALFORMED);
 }
 
-static __always_inline int take_slow_path(struct __sk_buff *skb, const struct peer_key *node,
-					  const struct flow *flow)
+/* Whether the packet comes from where its sender is. */
+static __always_inline bool comes_from(const struct connection *known, bool from_high,
+				       const struct address *node)
+{
+	const struct place *from = from_high ? &known->high : &known->low;
+
+	return !from->ifindex && same_address(&known->node, node);
+}
+
+/* What becomes of the packet, or GO_ON to the slow path. */
+__noinline int service_from_overlay(struct __sk_buff *skb)
+{
+	struct work *work = work_at_hand();
+	struct connection *known;
+	struct ethhdr *eth;
+	bool from_high;
+
+	if (!work)
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
+	known = through_service(work);
+	from_high = is_higher(&work->flow);
+	if (!known || !comes_from(known, from_high, &work->node.address)) {
+		begin_work(work, &work->wire);
+		return GO_ON;
+	}
+	note(skb, &work->flow, known, from_high, work->now);
+	if (!is_routine(known, &work->flow.transport))
+		keep_lead(work, known);
+	if (work->is_translated && rewrite(skb))
+		return drop(skb, work->flow.network, DROP_KERNEL_REFUSED);
+	eth = frame_start(skb, sizeof(*eth));
+	return eth ? deliver_here(skb, eth, from_high ? &known->low : &known->high) :
+		     drop(skb, work->flow.network, DROP_MALFORMED);
+}
+
+static __always_inline int take_longer_path(struct __sk_buff *skb, const struct peer_key *node,
+					    const struct flow *flow, bool is_of_service)
 {
 	struct work *work = work_at_hand();
 
@@ -86,46 +122,47 @@ static __always_inline int take_slow_path(struct __sk_buff *skb, const struct pe
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
 	work->node = *node;
+	if (is_of_service) {
+		int action = service_from_overlay(skb);
+
+		if (action != GO_ON)
+			return action;
+	}
 	return slow_from_overlay(skb);
 }
 
-/* What was decided about a packet's connection, if it holds and the packet comes from where its
- * sender is. */
-static __always_inline struct connection *decided(const struct flow *flow, bool from_high,
-						  const struct address *node, __u64 now)
-{
-	struct connection_key key;
-	struct connection *known;
-	const struct place *from;
-	struct network *network;
-
-	name_connection(&key, flow, from_high);
-	known = connection_at(&key);
-	network = known ? network_at(known->table) : NULL;
-	if (!known || !network || !holds(known, network, &flow->transport, now))
-		return NULL;
-	from = from_high ? &known->high : &known->low;
-	if (from->ifindex || !same_address(&known->node, node))
-		return NULL;
-	return network->network == flow->network ? known : NULL;
-}
-
-static __always_inline int hand_over(struct __sk_buff *skb, struct ethhdr *eth,
-				     struct peer_key *node, struct flow *flow)
+/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
+ * the entry first, as in from_pod. */
+static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *node,
+				     struct flow *flow)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	bool from_high = is_higher(flow);
-	struct connection *known;
+	struct connection *known = NULL;
+	struct connection_key key;
+	struct network *network;
+	struct ethhdr *eth;
+	struct place to;
 
-	if (!is_simple(&flow->transport))
-		return take_slow_path(skb, node, flow);
-	known = decided(flow, from_high, &node->address, now);
-	if (!known || known->flags & CONNECTION_UNUSUAL)
-		return take_slow_path(skb, node, flow);
+	if (is_simple(&flow->transport)) {
+		name_connection(&key, flow, from_high);
+		known = connection_at(&key);
+	}
+	if (!known)
+		return take_longer_path(skb, node, flow, false);
+	to = from_high ? known->low : known->high;
+	barrier();
+	network = network_at(known->table);
+	eth = frame_start(skb, sizeof(*eth));
+	if (!network || !eth || network->network != flow->network || known->flags & OF_SERVICE ||
+	    !comes_from(known, from_high, &node->address) ||
+	    !holds(known, network, &flow->transport, now))
+		return take_longer_path(skb, node, flow, known->flags & OF_SERVICE);
 	note(skb, flow, known, from_high, now);
-	return deliver_here(skb, eth, from_high ? &known->low : &known->high);
+	return deliver_here(skb, eth, &to);
 }
 
+/* Reads a packet of IPv4 into `flow`. */
 static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, struct peer_key *node,
 					     struct flow *flow)
 {
@@ -143,9 +180,10 @@ static __always_inline int ipv4_from_overlay(struct __sk_buff *skb, struct peer_
 		return refuse(skb, node, flow->network, judged);
 	flow->source = ipv4_mapped(ip->saddr);
 	flow->destination = ipv4_mapped(ip->daddr);
-	return hand_over(skb, eth, node, flow);
+	return GO_ON;
 }
 
+/* The same for IPv6. */
 static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, struct peer_key *node,
 					     struct flow *flow)
 {
@@ -164,7 +202,7 @@ static __always_inline int ipv6_from_overlay(struct __sk_buff *skb, struct peer_
 	if (judged != FINE)
 		return refuse(skb, node, flow->network, judged);
 	leave_link(ip);
-	return hand_over(skb, eth, node, flow);
+	return GO_ON;
 }
 
 static __always_inline __u64 tunnel_family(void)
@@ -194,6 +232,7 @@ int from_overlay(struct __sk_buff *skb)
 	struct peer_key node = {};
 	struct flow flow = {};
 	struct ethhdr *eth;
+	int action;
 
 	if (!read_tunnel(skb, &node, &flow.network))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
@@ -204,12 +243,15 @@ int from_overlay(struct __sk_buff *skb)
 		return refuse(skb, &node, flow.network, DROP_MALFORMED);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return ipv4_from_overlay(skb, &node, &flow);
+		action = ipv4_from_overlay(skb, &node, &flow);
+		break;
 	case bpf_htons(ETH_P_IPV6):
-		return ipv6_from_overlay(skb, &node, &flow);
+		action = ipv6_from_overlay(skb, &node, &flow);
+		break;
 	default:
 		return refuse(skb, &node, flow.network, DROP_NOT_IP);
 	}
+	return action == GO_ON ? hand_over(skb, &node, &flow) : action;
 }
 
 char LICENSE[] SEC("license") = "GPL";

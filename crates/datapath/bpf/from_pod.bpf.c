@@ -13,6 +13,7 @@
 #include "ipv6.h"
 #include "maps.h"
 #include "nd.h"
+#include "of_service.h"
 #include "refuse_service.h"
 #include "rewrite.h"
 #include "source.h"
@@ -46,6 +47,7 @@ static __always_inline int send(struct __sk_buff *skb, const struct interface *o
 
 static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *own)
 {
+	drop(skb, own->network, DROP_TOO_BIG);
 	return skb->protocol == bpf_htons(ETH_P_IPV6) ? refuse_too_big_ipv6(skb, own) :
 							refuse_too_big_ipv4(skb, own);
 }
@@ -83,20 +85,13 @@ static __always_inline struct interface *interface_of(__u32 ifindex)
 	return bpf_map_lookup_elem(&interfaces, &key);
 }
 
-/* What is asked before anything is decided: a service, and where both ends are. */
 static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own,
 				    struct work *work)
 {
-	struct endpoint *to;
-	verdict judged;
+	struct endpoint *to =
+		endpoint_of(work->flow.network,
+			    work->is_to_itself ? &work->wire.source : &work->flow.destination);
 
-	if (!read_generation(work))
-		return DROP_CONNECTIONS_EXHAUSTED;
-	judged = ask_service(work);
-	if (judged != FINE)
-		return judged;
-	to = endpoint_of(work->flow.network,
-			 work->is_to_itself ? &work->wire.source : &work->flow.destination);
 	if (!to)
 		return DROP_NO_ENDPOINT;
 	find_sender(skb, own, work);
@@ -104,10 +99,21 @@ static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own
 	return FINE;
 }
 
-/* Apart, for its tunnel key does not fit on the slow path's stack. */
-static __noinline int send_decided(struct __sk_buff *skb, struct interface *own, struct work *work)
+static __always_inline verdict judge(struct __sk_buff *skb, struct interface *own,
+				     struct work *work)
 {
-	return send(skb, own, &work->destination.place, &work->destination.node);
+	verdict judged = read_generation(work) ? ask_service(work) : DROP_CONNECTIONS_EXHAUSTED;
+
+	if (judged == FINE)
+		judged = find_ends(skb, own, work);
+	return judged == FINE ? decide(skb, work) : judged;
+}
+
+/* Apart, for its tunnel key does not fit on the longer paths' stack. */
+static __noinline int send_on(struct __sk_buff *skb, struct interface *own, const struct place *to,
+			      const struct address *node)
+{
+	return send(skb, own, to, node);
 }
 
 __noinline int slow_from_pod(struct __sk_buff *skb)
@@ -118,69 +124,95 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 
 	if (!own || !work)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
-	judged = find_ends(skb, own, work);
+	judged = judge(skb, own, work);
 	if (judged == DROP_NO_ENDPOINT)
 		return to_nobody(skb, own, &work->flow);
 	if (judged == DROP_NO_BACKEND)
 		return refuse_service(skb, own, &work->flow);
-	if (judged == FINE)
-		judged = decide(skb);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	if (!fits(skb, &work->destination.place))
 		return refuse_too_big(skb, own);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
-	return send_decided(skb, own, work);
+	return send_on(skb, own, &work->destination.place, &work->destination.node);
 }
 
-static __always_inline int take_slow_path(struct __sk_buff *skb, const struct flow *flow)
+/* What becomes of the packet, or GO_ON to the slow path. */
+__noinline int service_from_pod(struct __sk_buff *skb)
+{
+	struct interface *own = interface_of(skb->ifindex);
+	struct work *work = work_at_hand();
+	struct connection *known;
+	const struct place *to;
+
+	if (!own || !work)
+		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
+	known = through_service(work);
+	if (!known) {
+		begin_work(work, &work->wire);
+		return GO_ON;
+	}
+	to = is_higher(&work->flow) ? &known->low : &known->high;
+	if (!fits(skb, to))
+		return refuse_too_big(skb, own);
+	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
+	if (!is_routine(known, &work->flow.transport))
+		keep_lead(work, known);
+	if (work->is_translated && rewrite(skb))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
+	return send_on(skb, own, to, &known->node);
+}
+
+static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
+					    bool is_of_service)
 {
 	struct work *work = work_at_hand();
 
 	if (!work)
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
+	if (is_of_service) {
+		int action = service_from_pod(skb);
+
+		if (action != GO_ON)
+			return action;
+	}
 	return slow_from_pod(skb);
 }
 
-/* What was decided about a packet's connection, if it holds. */
-static __always_inline struct connection *decided(const struct interface *own,
-						  const struct flow *flow, bool from_high,
-						  __u64 now)
-{
-	struct connection_key key;
-	struct connection *known;
-	struct network *network = network_at(own->table);
-
-	name_connection(&key, flow, from_high);
-	known = connection_at(&key);
-	if (!known || !network || !holds(known, network, &flow->transport, now))
-		return NULL;
-	return known->table == own->table ? known : NULL;
-}
-
+/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
+ * the entry before it is seen to be of this network: the kernel may give an entry that makes room to
+ * the next connection while we look at it. */
 static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
+	struct network *network = network_at(own->table);
 	bool from_high = is_higher(flow);
-	struct connection *known;
-	const struct place *to;
+	struct connection *known = NULL;
+	struct connection_key key;
+	struct place to;
 
 	flow->network = own->network;
 	flow->table = own->table;
-	if (!is_simple(&flow->transport))
-		return take_slow_path(skb, flow);
-	known = decided(own, flow, from_high, now);
-	if (!known || known->flags & CONNECTION_UNUSUAL)
-		return take_slow_path(skb, flow);
-	to = from_high ? &known->low : &known->high;
-	if (!fits(skb, to))
+	if (is_simple(&flow->transport)) {
+		name_connection(&key, flow, from_high);
+		known = connection_at(&key);
+	}
+	if (!known || !network)
+		return take_longer_path(skb, flow, false);
+	to = from_high ? known->low : known->high;
+	barrier();
+	if (known->table != own->table || known->flags & OF_SERVICE ||
+	    !holds(known, network, &flow->transport, now))
+		return take_longer_path(skb, flow, known->flags & OF_SERVICE);
+	if (!fits(skb, &to))
 		return refuse_too_big(skb, own);
 	note(skb, flow, known, from_high, now);
-	return send(skb, own, to, &known->node);
+	return send(skb, own, &to, &known->node);
 }
 
+/* Reads a packet of IPv4 into `flow`. */
 static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface *own,
 					 struct flow *flow)
 {
@@ -200,9 +232,10 @@ static __always_inline int ipv4_from_pod(struct __sk_buff *skb, struct interface
 		judged = read_ipv4(skb, ip, &flow->transport);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
-	return forward(skb, own, flow);
+	return GO_ON;
 }
 
+/* The same for IPv6. */
 static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface *own,
 					 struct flow *flow)
 {
@@ -228,16 +261,16 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	leave_link(ip);
-	return forward(skb, own, flow);
+	return GO_ON;
 }
 
 SEC("classifier")
 int from_pod(struct __sk_buff *skb)
 {
-	struct interface_key key = { .ifindex = skb->ifindex };
-	struct interface *own = bpf_map_lookup_elem(&interfaces, &key);
+	struct interface *own = interface_of(skb->ifindex);
 	struct ethhdr *eth;
 	struct flow flow;
+	int action;
 
 	if (!own)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
@@ -250,14 +283,17 @@ int from_pod(struct __sk_buff *skb)
 		return drop(skb, own->network, DROP_SPOOFED_MAC);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return ipv4_from_pod(skb, own, &flow);
+		action = ipv4_from_pod(skb, own, &flow);
+		break;
 	case bpf_htons(ETH_P_IPV6):
-		return ipv6_from_pod(skb, own, &flow);
+		action = ipv6_from_pod(skb, own, &flow);
+		break;
 	case bpf_htons(ETH_P_ARP):
 		return answer_arp(skb, own);
 	default:
 		return drop(skb, own->network, DROP_NOT_IP);
 	}
+	return action == GO_ON ? forward(skb, own, &flow) : action;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -64,11 +64,6 @@ static __always_inline bool read_quoted_ports(struct __sk_buff *skb, struct tran
 	return true;
 }
 
-static __always_inline bool is_by_sender(const struct connection *known, bool from_high)
-{
-	return !(known->flags & CONNECTION_OPENED_BY_HIGH) == !from_high;
-}
-
 /* An error about a packet to a backend is one about a packet to the service, for its client. */
 static __always_inline void speak_for_service(struct work *work, const struct connection *known)
 {

@@ -13,6 +13,10 @@
 typedef enum drop_reason verdict;
 #define FINE DROP_UNKNOWN
 
+/* What a part of a program says that leaves a packet to the next part; any other value is what
+ * becomes of the packet. */
+#define GO_ON -1
+
 /* Keeps the compiler from moving reads and writes from one side to the other. */
 #define barrier() asm volatile("" ::: "memory")
 

@@ -74,7 +74,6 @@ static __noinline int refuse_too_big_ipv4(struct __sk_buff *skb, struct interfac
 		},
 	};
 
-	drop(skb, own->network, DROP_TOO_BIG);
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, answer.quote, QUOTE_IPV4))
 		return TC_ACT_SHOT;
 	answer.ip.daddr = ((struct iphdr *)answer.quote)->saddr;
@@ -98,7 +97,6 @@ static __noinline int refuse_too_big_ipv6(struct __sk_buff *skb, struct interfac
 		.icmp = { .type = ICMPV6_TOO_BIG, .rest = bpf_htonl(POD_MTU) },
 	};
 
-	drop(skb, own->network, DROP_TOO_BIG);
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, answer.quote, QUOTE_IPV6))
 		return TC_ACT_SHOT;
 	pseudo.destination = ipv6_address(&((struct ipv6hdr *)answer.quote)->saddr);

@@ -42,6 +42,7 @@ struct transport {
 	__u8 protocol;
 	__u8 signs; /* TCP's flags, SCTP's first chunk, ICMP's type */
 	__u8 part; /* enum part */
+	__u8 reserved[3];
 };
 
 /* Bytes of the packet. Those at a place known beforehand are mostly at hand. */

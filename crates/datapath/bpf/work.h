@@ -16,6 +16,14 @@ struct end {
 	struct address node;
 };
 
+/* What becomes of a packet that is not dropped. */
+enum outcome {
+	OUTCOME_PASS,  /* it leaves no trace */
+	OUTCOME_OPEN,  /* it opens a connection */
+	OUTCOME_RENEW, /* its connection is decided anew */
+	OUTCOME_GO_ON, /* its connection is as it was */
+};
+
 struct work {
 	__u64 now;
 	__u32 generation; /* of the network, read before anything was asked */
@@ -30,6 +38,8 @@ struct work {
 	struct translation to; /* what became of a packet to a service */
 	__u32 is_translated;
 	__u32 is_to_itself; /* the answer of a pod that is its own backend */
+	__u16 asks_service; /* whether a service still wants the connection */
+	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
 	struct question question;
 	struct connection fresh;
@@ -52,8 +62,8 @@ static __always_inline struct work *work_at_hand(void)
 static __always_inline void begin_work(struct work *work, const struct flow *flow)
 {
 	work->now = bpf_ktime_get_coarse_ns();
-	work->flow = *flow;
-	work->wire = *flow;
+	copy_flow(&work->flow, flow);
+	copy_flow(&work->wire, flow);
 	work->to = (struct translation){};
 	work->is_translated = 0;
 	work->is_to_itself = 0;
@@ -71,9 +81,52 @@ static __always_inline bool read_generation(struct work *work)
 	return true;
 }
 
-/* Puts work->fresh in at work->key, in the place of what is there. */
-static __noinline verdict put_in(__u32 table, struct work *work)
+/* The answer of a service comes from where its client had asked. */
+static __always_inline void answer_for_service(struct work *work, const struct connection *known)
 {
+	copy_flow(&work->out, &work->wire);
+	work->out.source = known->nat_address;
+	work->out.transport.source_port = known->nat_port;
+	if (work->is_to_itself)
+		work->out.destination = work->wire.source;
+	work->is_translated = 1;
+}
+
+/* The packet that the client would have sent to the service of which this is an answer. */
+static __always_inline void reverse_answer(struct work *work, const struct connection *known)
+{
+	const struct flow *flow = &work->flow;
+
+	copy_flow(&work->reverse, flow);
+	work->reverse.source = work->is_to_itself ? flow->source : flow->destination;
+	work->reverse.destination = known->nat_address;
+	work->reverse.transport.source_port = flow->transport.destination_port;
+	work->reverse.transport.destination_port = known->nat_port;
+}
+
+/* What leads to a connection is as far as the connection: a lead that outlived it would stand in
+ * the way of others. */
+static __noinline void keep_lead(struct work *work, struct connection *known)
+{
+	const struct flow *asked = &work->wire;
+	struct connection *lead;
+
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return;
+	if (!is_by_sender(known, is_higher(&work->flow))) {
+		reverse_answer(work, known);
+		asked = &work->reverse;
+	}
+	name_connection(&work->key, asked, is_higher(asked));
+	lead = connection_at(&work->key);
+	if (lead && lead->flags & CONNECTION_LEADS_ON)
+		lead->state = known->state;
+}
+
+/* Puts work->fresh in at work->key, in the place of what is there. */
+static __noinline verdict put_in(struct work *work)
+{
+	__u32 table = work->flow.table;
 	struct connection *former = connection_at(&work->key);
 
 	if (former && former->table == table)

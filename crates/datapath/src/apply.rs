@@ -121,7 +121,7 @@ async fn resize_interface(
     wanted: &PodInterface,
 ) -> Result<(), DatapathError> {
     let link = existing(datapath, name).await?;
-    interface::resize_pod_side(wanted).await?;
+    interface::resize_pod_side(name, wanted).await?;
     datapath.netlink.set_mtu(&link, wanted.mtu).await
 }
 

@@ -3,8 +3,10 @@
 //! The rule: the kernel programs alone open connections and make room for them. What is over is taken
 //! away here, so that memory goes back; nothing hangs on when.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use atoll_abi::{
     CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry, ConnectionKey,
@@ -13,6 +15,7 @@ use atoll_abi::{
 use atoll_types::NetworkId;
 use aya::maps::{Array, MapData};
 
+use crate::clock;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Table, pinned};
 
@@ -77,21 +80,60 @@ impl Connections {
         self.entries.put(key, Entry { turn, ..entry })
     }
 
-    /// Takes away what is over, and what its network has no place for: `share` says how many a
-    /// network may have at a place, and none where it is not there.
-    pub(crate) fn collect(
-        &mut self,
-        now: u64,
-        share: impl Fn(u32, u16) -> Option<u32>,
-    ) -> Result<(), DatapathError> {
-        for (key, entry) in self.entries.entries()? {
-            let has_place = share(key.network, entry.table).is_some_and(|it| entry.turn < it);
-            if has_place && !is_over(&key, &entry, now) {
+    /// Takes away what is over, and what its network had no place for at the moment of `census`.
+    /// Each entry is looked at just before it goes: a packet may have come.
+    pub(crate) fn collect(&mut self, census: &Census) -> Result<(), DatapathError> {
+        for key in self.entries.keys()? {
+            let Some(entry) = self.entries.get(key)? else { continue };
+            if census.has_place(&key, &entry) && !is_over(&key, &entry, clock::now()?) {
                 continue;
             }
             self.entries.remove(key)?;
             self.turns.remove(TurnKey { table: entry.table.into(), turn: entry.turn })?;
         }
+        Ok(())
+    }
+}
+
+/// Which networks were where at one moment, and how many connections each might have.
+#[derive(Clone, Debug)]
+pub(crate) struct Census {
+    /// The moment.
+    pub(crate) at: u64,
+    /// The place of each network.
+    pub(crate) places: BTreeMap<u32, u16>,
+    /// The share of each.
+    pub(crate) share: u32,
+}
+
+impl Census {
+    /// A connection that is younger may be of a network that came later.
+    fn has_place(&self, key: &ConnectionKey, entry: &Entry) -> bool {
+        let is_there = self.places.get(&key.network) == Some(&entry.table);
+        (is_there && entry.turn < self.share) || entry.opened >= self.at
+    }
+}
+
+/// Collects beside everything else: a walk through a full table takes its time.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    walk: Option<JoinHandle<()>>,
+}
+
+impl Collector {
+    /// Begins a walk through the connections pinned in `dir`, unless one is under way.
+    pub(crate) fn start(&mut self, dir: PathBuf, census: Census) -> Result<(), DatapathError> {
+        if self.walk.as_ref().is_some_and(|walk| !walk.is_finished()) {
+            return Ok(());
+        }
+        let walk = move || {
+            let done = Connections::open(&dir).and_then(|mut it| it.collect(&census));
+            if let Err(error) = done {
+                tracing::warn!(%error, "cannot take away connections that are over");
+            }
+        };
+        let started = thread::Builder::new().name("collect".into()).spawn(walk);
+        self.walk = Some(started.attempt(|| "start a thread".into())?);
         Ok(())
     }
 }
@@ -162,5 +204,16 @@ mod tests {
         assert!(is_over(&key, &entry, 211 * SECOND));
         let fragments = Entry { state: 0, ..entry };
         assert!(is_over(&key, &fragments, 31 * SECOND));
+    }
+
+    #[test]
+    fn a_connection_of_a_network_that_is_gone_has_no_place_unless_it_is_younger_than_that() {
+        let (key, entry) = entry();
+        let key = ConnectionKey { network: 7, ..key };
+        let census = |network| Census { at: 100, places: [(network, 0)].into(), share: 8 };
+        assert!(census(7).has_place(&key, &entry));
+        assert!(!census(8).has_place(&key, &entry));
+        assert!(!census(7).has_place(&key, &Entry { turn: 8, ..entry }));
+        assert!(census(8).has_place(&key, &Entry { opened: 100, ..entry }));
     }
 }

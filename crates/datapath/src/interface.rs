@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use atoll_plan::{HostInterface, PodInterface};
+use atoll_plan::{Device, HostInterface, PodInterface};
 use netlink_packet_route::link::{InfoData, InfoVeth, LinkMessage};
 use nix::errno::Errno;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
@@ -39,13 +39,25 @@ pub(crate) async fn create(
 }
 
 /// Sets the largest packet of the pod's side.
-pub(crate) async fn resize_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
-    sandbox::resize(&sandbox::open(&wanted.sandbox)?, &wanted.name, wanted.mtu).await
+pub(crate) async fn resize_pod_side(
+    name: &HostInterface,
+    wanted: &PodInterface,
+) -> Result<(), DatapathError> {
+    let sandbox = sandbox::open(&wanted.sandbox)?;
+    sandbox::resize(&sandbox, wanted.pod_side(name), wanted.mtu).await?;
+    match wanted.device {
+        Device::Veth => Ok(()),
+        Device::Tap => sandbox::resize(&sandbox, &wanted.name, wanted.mtu).await,
+    }
 }
 
-/// Leads what the pod reaches through its side there, and nothing else of it.
+/// Leads what the pod reaches through its side there, and nothing else of it. A machine behind a tap
+/// finds its way by itself.
 pub(crate) async fn route_pod_side(wanted: &PodInterface) -> Result<(), DatapathError> {
-    sandbox::route(&sandbox::open(&wanted.sandbox)?, wanted).await
+    match wanted.device {
+        Device::Veth => sandbox::route(&sandbox::open(&wanted.sandbox)?, wanted).await,
+        Device::Tap => Ok(()),
+    }
 }
 
 /// Removes the pair; one that is gone already is as good.
@@ -74,7 +86,7 @@ async fn is_paired(
     sandbox: &File,
 ) -> Result<bool, DatapathError> {
     let Some(host_side) = netlink.link(name.as_str()).await? else { return Ok(false) };
-    let pod_side = sandbox::link(sandbox, &wanted.name).await?;
+    let pod_side = sandbox::link(sandbox, wanted.pod_side(name)).await?;
     Ok(pod_side.is_some_and(|pod_side| fits(&host_side, &pod_side, wanted)))
 }
 
@@ -102,13 +114,13 @@ async fn make_pair(
 
 fn pair(name: &HostInterface, wanted: &PodInterface, sandbox: &File) -> LinkMessage {
     let pod_side = LinkMessageBuilder::<LinkUnspec>::default()
-        .name(wanted.name.clone())
+        .name(wanted.pod_side(name).to_owned())
         .mtu(wanted.mtu)
         .address(wanted.guard.mac.octets().to_vec())
         .txqueuelen(QUEUE_LENGTH)
         .setns_by_fd(sandbox.as_raw_fd())
         .build();
-    LinkMessageBuilder::<LinkVeth>::new(name.as_str(), &wanted.name)
+    LinkMessageBuilder::<LinkVeth>::new(name.as_str(), wanted.pod_side(name))
         .set_info_data(InfoData::Veth(InfoVeth::Peer(pod_side)))
         .mtu(wanted.mtu)
         .txqueuelen(QUEUE_LENGTH)
@@ -124,7 +136,7 @@ async fn complete(
 ) -> Result<(), DatapathError> {
     silence_host_side(name.as_str())?;
     netlink.set_alias(name.as_str(), alias(&wanted.description)).await?;
-    sandbox::configure(sandbox, wanted).await
+    sandbox::configure(sandbox, name, wanted).await
 }
 
 /// The kernel keeps 255 bytes of an alias.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_plan::{HostInterface, Observed, Reach, Step};
-use atoll_types::NetworkId;
+use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 use tokio::sync::mpsc::Receiver;
@@ -34,6 +34,7 @@ mod node_link;
 mod observe;
 mod overlay;
 mod pins;
+mod plain_routes;
 mod preflight;
 mod program;
 mod quiet;
@@ -44,6 +45,7 @@ mod sandbox;
 mod seat;
 mod services;
 mod spread;
+mod tap;
 mod traffic;
 
 pub use atoll_abi::{ConnectionState, DropReason};
@@ -53,8 +55,10 @@ pub use error::{DatapathError, Remains, StepError};
 pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
 pub use preflight::PreflightError;
+pub use tap::open as open_tap;
 pub use traffic::Traffic;
 
+use connections::Collector;
 use error::Attempt;
 use maps::Maps;
 use migrate::Former;
@@ -74,6 +78,7 @@ pub struct Datapath {
     netlink: Netlink,
     pins: Pins,
     maps: Maps,
+    collector: Collector,
     from_overlay: Program,
     from_node: Program,
     from_pod: Program,
@@ -129,6 +134,7 @@ impl Datapath {
             netlink,
             pins,
             maps,
+            collector: Collector::default(),
             from_overlay,
             from_node,
             from_pod,
@@ -228,13 +234,22 @@ impl Datapath {
         Events::open(&self.pins.maps())
     }
 
-    /// Forgets connections that are over, and the drop counters of networks that have no pod here
-    /// any more. To be called from time to time.
+    /// Forgets the drop counters of networks that have no pod here any more, and begins to take away
+    /// connections that are over. To be called from time to time.
     pub fn collect(&mut self) -> Result<(), DatapathError> {
-        self.maps.collect()
+        let census = self.maps.networks.census(clock::now()?);
+        self.collector.start(self.pins.maps(), census)?;
+        self.maps.collect_service_fronts()?;
+        self.maps.collect_drops()
     }
 
-    /// Uninstalls: removes every link and device of ours in this network namespace and every pin
+    /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of
+    /// a node that is on a link of this one.
+    pub async fn set_plain_routes(routes: &BTreeMap<Cidr, IpAddr>) -> Result<(), DatapathError> {
+        plain_routes::set(&Netlink::open()?, routes).await
+    }
+
+    /// Uninstalls: removes every link, route and device of ours in this network namespace and every pin
     /// below `bpf_root`, going on after errors.
     pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
         remove::remove(bpf_root).await

@@ -14,7 +14,6 @@ use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuV
 use bytemuck::Pod;
 use nix::errno::Errno;
 
-use crate::clock;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
@@ -147,17 +146,8 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets connections that are over, and the drop counters of networks that have no interface
-    /// here any more.
-    pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
-        self.collect_service_fronts()?;
-        let networks = &self.networks;
-        let share = |network, place| networks.share_at(network, place);
-        self.connections.collect(clock::now()?, share)?;
-        self.collect_drops()
-    }
-
-    fn collect_drops(&mut self) -> Result<(), DatapathError> {
+    /// Forgets the drop counters of networks that have no interface here any more.
+    pub(crate) fn collect_drops(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -174,7 +164,7 @@ impl Maps {
     }
 
     /// Forgets ways back that no door leads to: a step that was cut short may leave one.
-    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+    pub(crate) fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
         for (back, front) in self.service_fronts.entries()? {
             let key = ServiceDoorKey {
                 network: back.network,
@@ -261,16 +251,17 @@ impl<K: Pod, V: Pod> Table<K, V> {
         }
     }
 
-    /// All keys. One that is removed meanwhile may or may not be among them.
-    pub(crate) fn keys(&self) -> Result<Vec<K>, DatapathError> {
-        let there = self.map.keys().filter(|key| !is_missing(key)).map(|key| key.map(|key| key.0));
-        there.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
-    }
-
     /// All entries. One that is removed meanwhile may or may not be among them.
     pub(crate) fn entries(&self) -> Result<Vec<(K, V)>, DatapathError> {
         let there = self.map.iter().filter(|entry| !is_missing(entry));
         let plain = there.map(|entry| entry.map(|(key, value)| (key.0, value.0)));
+        plain.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
+    }
+
+    /// All keys, likewise.
+    pub(crate) fn keys(&self) -> Result<Vec<K>, DatapathError> {
+        let there = self.map.keys().filter(|key| !is_missing(key));
+        let plain = there.map(|key| key.map(|key| key.0));
         plain.collect::<Result<_, _>>().attempt(|| format!("read the map {}", self.name))
     }
 }

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::error::{Attempt, DatapathError};
 
 /// The group of links that are about to be removed, by a number that nobody gives by hand.
-const DOOMED: u32 = 0x61_74_6f_6c;
+pub(crate) const DOOMED: u32 = 0x61_74_6f_6c;
 
 /// A netlink socket and the task that reads it.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Veth,
+    Tap,
     Vxlan { external: bool, port: Option<u16> },
     Other,
 }
@@ -134,7 +135,8 @@ impl Netlink {
     /// Removes many links in the time of one: for each removal the kernel waits until nobody uses
     /// what was removed any more, and for a group it waits once.
     pub(crate) async fn remove_all(&self, links: &[Link]) -> Result<(), DatapathError> {
-        if links.len() > 1 && self.doom(links).await? {
+        self.doom(links).await?;
+        if links.len() > 1 && self.are_alone_doomed(links).await? {
             return self.remove_doomed().await;
         }
         for link in links {
@@ -143,9 +145,9 @@ impl Netlink {
         Ok(())
     }
 
-    /// Puts the links into the group that is removed next, and says whether they are alone there:
-    /// links of others are never touched.
-    async fn doom(&self, links: &[Link]) -> Result<bool, DatapathError> {
+    /// Puts the links into the group that is removed next. So the kernel's word of their end says
+    /// that it came by our own hand.
+    async fn doom(&self, links: &[Link]) -> Result<(), DatapathError> {
         for link in links {
             let message = LinkUnspec::new_with_index(link.index).link_group(DOOMED).build();
             match self.handle.link().set(message).execute().await {
@@ -153,6 +155,11 @@ impl Netlink {
                 done => done.attempt(|| format!("put link {} into a group", link.name))?,
             }
         }
+        Ok(())
+    }
+
+    /// Whether no other link is in that group: links of others are never touched.
+    async fn are_alone_doomed(&self, links: &[Link]) -> Result<bool, DatapathError> {
         let known = |found: &Link| links.iter().any(|link| link.index == found.index);
         Ok(self.links().await?.iter().filter(|link| link.group == DOOMED).all(known))
     }
@@ -235,6 +242,7 @@ impl Kind {
                 }),
             },
             None if is_veth => Kind::Veth,
+            None if infos.contains(&LinkInfo::Kind(InfoKind::Tun)) => Kind::Tap,
             None => Kind::Other,
         }
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 use atoll_abi::{Interface, MAX_CONNECTIONS, Network};
 use aya::maps::{Array, MapData};
 
+use crate::connections::Census;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Raw, pinned};
 
@@ -74,9 +75,9 @@ impl Networks {
         all.into_iter().try_for_each(|(network, place)| self.write(network, place))
     }
 
-    /// The network at a place, and its share; none where no network is.
-    pub(crate) fn share_at(&self, network: u32, place: u16) -> Option<u32> {
-        (self.places.get(&network) == Some(&place)).then(|| share(self.places.len()))
+    /// Which networks are where.
+    pub(crate) fn census(&self, at: u64) -> Census {
+        Census { at, places: self.places.clone(), share: share(self.places.len()) }
     }
 
     fn write(&mut self, network: u32, place: u16) -> Result<(), DatapathError> {

@@ -13,7 +13,7 @@ use rtnetlink::packet_core::NetlinkPayload;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::error::{Attempt, DatapathError};
-use crate::netlink::Link;
+use crate::netlink::{DOOMED, Link};
 use crate::overlay::OVERLAY;
 
 /// Starts to listen in the current thread's namespace, for as long as the receiver is there. Words
@@ -65,13 +65,13 @@ impl Event {
         }
     }
 
-    /// Pods' links come and change by our own hand. What others do to them shows when they go; the
-    /// tunnel's device matters always, and of all others, one of which is the uplink, the size.
+    /// Pods' links come and change by our own hand, and most go by it. What others do to them shows
+    /// when they go otherwise; the tunnel's device matters always, and of all others, one of which is the uplink, the size.
     fn matters(self, sizes: &mut BTreeMap<u32, u32>) -> bool {
         match self {
             Event::Gone(link) => {
                 sizes.remove(&link.index);
-                link.name == OVERLAY || is_pods(&link)
+                link.name == OVERLAY || (is_pods(&link) && link.group != DOOMED)
             }
             Event::Changed(link) if is_pods(&link) => false,
             Event::Changed(link) => {
@@ -96,10 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_to_pods_links_is_no_news_and_their_end_is() {
+    fn what_we_do_to_pods_links_is_no_news_and_their_end_by_others_is() {
         let pods = || link("atl0123456789ab", 1450);
         assert!(!Event::Changed(pods()).matters(&mut BTreeMap::new()));
         assert!(Event::Gone(pods()).matters(&mut BTreeMap::new()));
+        let by_our_hand = Link { group: DOOMED, ..pods() };
+        assert!(!Event::Gone(by_our_hand).matters(&mut BTreeMap::new()));
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn plan(found: Option<&Link>, port: u16) -> Result<Plan, DatapathError> {
         None => Ok(Plan::Make),
         Some(Kind::Vxlan { external: true, port: Some(used) }) if *used == port => Ok(Plan::Adopt),
         Some(Kind::Vxlan { .. }) => Ok(Plan::Replace),
-        Some(Kind::Veth | Kind::Other) => Err(DatapathError::OverlayNameTaken(OVERLAY)),
+        Some(Kind::Veth | Kind::Tap | Kind::Other) => Err(DatapathError::OverlayNameTaken(OVERLAY)),
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn is_ours(link: &Link) -> bool {
     match link.kind {
         Kind::Veth => link.name.parse::<HostInterface>().is_ok(),
         Kind::Vxlan { .. } => link.name == OVERLAY,
-        Kind::Other => false,
+        Kind::Tap | Kind::Other => false,
     }
 }
 

@@ -73,6 +73,13 @@ impl<'a> Loader<'a> {
         Loader { objects, attachment, links: pins.links() }
     }
 
+    /// Programs loaded by this have no maps and know one link of their namespace.
+    pub(crate) fn of_wire(other_side: &'a u32) -> Self {
+        let mut objects = EbpfLoader::new();
+        objects.override_global("OTHER_SIDE", other_side, true);
+        Loader { objects, attachment: Attachment::Clsact, links: PathBuf::new() }
+    }
+
     /// Loads the program `name` out of `object`.
     pub(crate) fn load(
         &mut self,

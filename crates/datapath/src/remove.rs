@@ -1,11 +1,12 @@
-//! Uninstalling: every link and pin of ours, going on after errors and reporting all.
+//! Uninstalling: every link, route and pin of ours, going on after errors and reporting all.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::{DatapathError, Remains};
 use crate::netlink::{Link, Netlink};
 use crate::pins::Pins;
-use crate::{node_link, overlay};
+use crate::{node_link, overlay, plain_routes};
 
 /// Links go first: without its program, a link must not be there.
 pub(crate) async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
@@ -26,13 +27,17 @@ async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
     for link in netlink.links().await?.iter().filter(|link| is_ours(link)) {
         errors.extend(netlink.remove(link).await.err());
     }
+    errors.extend(plain_routes::set(&netlink, &BTreeMap::new()).await.err());
     Ok(errors)
 }
 
-/// The names of the links and the directory of pins that [`remove`] would remove.
+/// The links, routes and directories of pins that [`remove`] would remove.
 pub(crate) async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
-    let links = Netlink::open()?.links().await?;
+    let netlink = Netlink::open()?;
+    let links = netlink.links().await?;
     let links = links.into_iter().filter(is_ours).map(|link| format!("link {}", link.name));
     let pins = Pins::new(bpf_root).layouts()?.into_iter();
-    Ok(links.chain(pins.map(|dir| format!("pins in {}", dir.display()))).collect())
+    let pins = pins.map(|dir| format!("pins in {}", dir.display()));
+    let routes = plain_routes::list(&netlink).await?;
+    Ok(links.chain(pins).chain(routes.iter().map(plain_routes::told)).collect())
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::thread;
 
-use atoll_plan::{PodInterface, Reach};
+use atoll_plan::{Device, HostInterface, PodInterface, Reach};
 use atoll_types::Cidr;
 use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
 use crate::quiet::{silence_pod_side, stop_forwarding};
-use crate::{routes, rules};
+use crate::{routes, rules, tap};
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -71,13 +71,21 @@ pub(crate) async fn resize(sandbox: &File, name: &str, mtu: u32) -> Result<(), D
     .await
 }
 
-/// Gives the pod's side its addresses and routes and sets it up. Repeatable.
+/// Gives the pod's side its addresses and routes, or a tap, and sets it up. Repeatable.
 pub(crate) async fn configure(
     sandbox: &File,
-    interface: &PodInterface,
+    host_side: &HostInterface,
+    wanted: &PodInterface,
 ) -> Result<(), DatapathError> {
-    let interface = interface.clone();
-    inside(sandbox, async move |netlink| configure_here(&netlink, &interface).await).await
+    let (host_side, wanted) = (host_side.clone(), wanted.clone());
+    inside(sandbox, async move |netlink| match wanted.device {
+        Device::Veth => configure_here(&netlink, &wanted).await,
+        Device::Tap => {
+            let pod_side = in_pod(&netlink, wanted.pod_side(&host_side)).await?;
+            tap::complete(&netlink, &wanted.name, &pod_side).await
+        }
+    })
+    .await
 }
 
 async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), DatapathError> {

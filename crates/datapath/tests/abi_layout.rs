@@ -12,8 +12,9 @@ use atoll_abi::{
     ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
     DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
-    NODE_MAC, Network, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey,
-    ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Traffic, TurnKey,
+    NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place, SLOTS_PER_PAGE, Service, ServiceDoor,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Traffic,
+    TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -163,6 +164,7 @@ fn numbers() -> Vec<String> {
     facts.push(format!("DOORS == {}", Door::RESOLVERS));
     facts.push(format!("SERVICE_DOOR == {}", Door::Service as u8));
     facts.push(format!("PROBER == {}", Door::Prober as u8));
+    facts.push(format!("PROBER_PORTS == {PROBER_PORTS}"));
     facts.push(format!("DOOR_PORT == {DOOR_PORT} && DNS_PORT == {DNS_PORT}"));
     facts.push(format!("MAX_SOURCES == {MAX_SOURCES}"));
     facts.push(format!("INTERFACE_NAME_BYTES == {INTERFACE_NAME_BYTES}"));

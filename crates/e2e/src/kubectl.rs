@@ -67,6 +67,11 @@ impl Kubectl {
         printed("kubectl apply", self.feed(&["apply", "-f", "-"], manifest)?)
     }
 
+    /// Deletes what is in such a manifest, and waits until it is gone.
+    pub(crate) fn delete(&self, manifest: &str) -> Result<String> {
+        printed("kubectl delete", self.feed(&["delete", "-f", "-"], manifest)?)
+    }
+
     /// Runs it with something on its standard input.
     fn feed(&self, arguments: &[&str], input: &str) -> Result<Output> {
         let mut command = self.command(arguments);

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::scenarios::{agents, leaving, names, nodes, power, reach, users};
+use crate::scenarios::{
+    agents, infra, leaving, life, names, nodes, plain, power, reach, users, workloads,
+};
 use crate::stage::Stage;
 
 /// A sentence, and how it is tried.
@@ -52,12 +54,41 @@ const PROMISES: &[Promise] = &[
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),
+    promise("pods reach the API, which knows them by their tokens", infra::api_is_reached).smoke(),
+    promise(
+        "probes and hooks meet their own pod, where two have one address on one node",
+        infra::probes_meet_their_own_pod,
+    )
+    .smoke(),
+    promise(
+        "a probe that leads elsewhere is refused with a sentence",
+        infra::probes_elsewhere_are_refused,
+    ),
     promise(
         "agents are deleted under traffic and no packet is lost",
         agents::deleted_under_traffic,
     ),
+    promise("ordinary manifests run unchanged in a tenant's namespace", workloads::run_unchanged),
+    promise("a StatefulSet's pod keeps its address", workloads::stateful_pods_keep_their_address),
+    promise("pods with several interfaces meet in each network", workloads::several_interfaces),
+    promise("controllers are killed and their successors go on", life::controllers_are_killed),
+    promise("a runtime is started again under traffic", life::runtime_is_started_again)
+        .on_own_nodes(),
+    promise("the API is away and pods go on", life::api_is_away).on_own_nodes(),
+    promise("many pods come and go at once and leave nothing", life::burst_leaves_nothing),
     promise("a node that lost power comes back with its pods", power::node_comes_back)
         .on_own_nodes(),
+    promise(
+        "an upgrade keeps the settings, and as the only network Atoll serves pods of no tenant",
+        plain::upgraded,
+    )
+    .on_own_nodes(),
+    promise(
+        "plain pods reach each other, by their own addresses, and nodes",
+        plain::everybody_meets,
+    )
+    .on_own_nodes(),
+    promise("plain pods and tenants do not meet", plain::tenants_stay_apart).on_own_nodes(),
     promise(
         "uninstalling is refused while tenants have pods",
         leaving::refused_while_tenants_have_pods,

@@ -31,13 +31,18 @@ impl Pod {
 pub(crate) fn manifest(kubectl: &Kubectl) -> Result<String> {
     let path = in_tree("examples/two-tenants.yaml");
     let text = std::fs::read_to_string(&path).context("cannot read the example")?;
+    Ok(on_nodes(&text, &nodes(kubectl)?))
+}
+
+/// The names by which pods choose their node, three at least.
+pub(crate) fn nodes(kubectl: &Kubectl) -> Result<Vec<String>> {
     let nodes = kubectl.get(&["nodes"])?;
     let label = |node: &Value| node["metadata"]["labels"]["kubernetes.io/hostname"].clone();
     let mut names: Vec<_> =
         items(&nodes).iter().filter_map(|node| Some(label(node).as_str()?.to_owned())).collect();
     names.sort();
     ensure!(names.len() >= 3, "the suite needs three nodes, and there are {}", names.len());
-    Ok(on_nodes(&text, &names))
+    Ok(names)
 }
 
 fn on_nodes(manifest: &str, names: &[String]) -> String {

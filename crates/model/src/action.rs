@@ -6,6 +6,7 @@
 use atoll_api as api;
 use atoll_api::{ClaimHolder, Reason};
 use atoll_vpc::Moment;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
 use crate::intent::{Kind, Meta, ObjectName, Thing};
 use crate::port_change::PortChange;
@@ -77,6 +78,10 @@ pub enum Action {
     CreateSubnet(Box<api::Subnet>),
     /// Make a port.
     CreatePort(Box<api::Port>),
+    /// Make a tenant's role.
+    CreateRole(Box<ClusterRole>),
+    /// Replace what a role allows.
+    SetRules(Target, Vec<PolicyRule>),
     /// Delete an object.
     Delete(Target),
     /// Replace an object's finalizers. If it is being deleted and others still hold it, what

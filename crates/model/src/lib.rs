@@ -10,6 +10,7 @@ mod decide;
 pub mod export;
 pub mod intent;
 mod port_change;
+pub mod probes;
 pub mod resolver;
 mod world;
 

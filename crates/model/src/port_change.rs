@@ -1,6 +1,6 @@
 //! What can change in a port's spec, as values and as the patch that the API takes.
 
-use atoll_api::PortSpec;
+use atoll_api::{InterfaceType, PortSpec};
 use serde_json::{Map, Value};
 
 /// A change of a port's spec.
@@ -40,6 +40,8 @@ pub struct Binding {
     pub pod_uid: String,
     /// The interface's name inside it.
     pub interface: String,
+    /// What the pod finds there.
+    pub interface_type: InterfaceType,
     /// The pod's node, once it has one.
     pub node: Option<String>,
     /// Whether it is the pod's first interface.
@@ -51,8 +53,8 @@ pub struct Binding {
 }
 
 const FILLED: [&str; 5] = ["networkID", "subnet", "ips", "mac", "persistent"];
-const BOUND: [&str; 7] =
-    ["pod", "podUID", "interface", "node", "primary", "otherInterfaces", "routes"];
+const BOUND: [&str; 8] =
+    ["pod", "podUID", "interface", "interfaceType", "node", "primary", "otherInterfaces", "routes"];
 
 impl Filling {
     fn write(&self, spec: &mut PortSpec) {
@@ -63,12 +65,21 @@ impl Filling {
 
 impl Binding {
     pub(crate) fn write(&self, spec: &mut PortSpec) {
-        let Binding { pod, pod_uid, interface, node, primary, other_interfaces, routes } =
-            self.clone();
+        let Binding {
+            pod,
+            pod_uid,
+            interface,
+            interface_type,
+            node,
+            primary,
+            other_interfaces,
+            routes,
+        } = self.clone();
         *spec = PortSpec {
             pod,
             pod_uid,
             interface,
+            interface_type,
             node,
             primary,
             other_interfaces,
@@ -133,6 +144,7 @@ mod tests {
             pod: "web".into(),
             pod_uid: "u".into(),
             interface: "eth0".into(),
+            interface_type: InterfaceType::Tap,
             node: Some("node1".into()),
             primary: true,
             other_interfaces: vec!["net1".into()],

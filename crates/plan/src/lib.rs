@@ -13,8 +13,8 @@ mod step;
 pub use diff::{diff, diff_services};
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
-    Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
-    Resolver, ServiceDoor,
+    Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
+    Reach, Resolver, ServiceDoor,
 };
 pub use service::{Backend, Service, ServiceKey};
 pub use step::Step;

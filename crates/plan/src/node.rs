@@ -115,6 +115,29 @@ pub struct PodInterface {
     pub reach: Reach,
     /// Whether the pod has other interfaces, between which it must not forward.
     pub has_siblings: bool,
+    /// What the pod finds under its name.
+    pub device: Device,
+}
+
+impl PodInterface {
+    /// The name of the pair's side inside the pod, whose host side has the name `host_side`. A tap
+    /// stands before it under the interface's own name.
+    pub fn pod_side<'a>(&'a self, host_side: &'a HostInterface) -> &'a str {
+        match self.device {
+            Device::Veth => &self.name,
+            Device::Tap => host_side.as_str(),
+        }
+    }
+}
+
+/// What a pod finds under the name of its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Device {
+    /// A link with the pod's addresses, for its processes.
+    #[default]
+    Veth,
+    /// A tap without addresses, for a virtual machine to open.
+    Tap,
 }
 
 impl PodInterface {

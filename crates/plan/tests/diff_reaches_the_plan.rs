@@ -8,8 +8,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Backend, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff, diff_services,
+    Backend, Device, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface,
+    Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff,
+    diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -236,6 +237,7 @@ fn pod_interface(guard: Guard) -> PodInterface {
         guard,
         reach: Reach::Everything,
         has_siblings: false,
+        device: Device::Veth,
     }
 }
 

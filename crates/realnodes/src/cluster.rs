@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use atoll_types::Label;
 
-use crate::fabric::{CONTROL_ADDRESS, Node};
+use crate::fabric::{CONTROL, CONTROL_ADDRESS, Node};
 use crate::home::Home;
 use crate::up::UpOptions;
 use crate::{control_plane, down, node, processes, traces, up};
@@ -106,6 +106,16 @@ impl Cluster {
     pub fn start_node(&self, node: Node) -> Result<()> {
         ensure!(self.init_of(node).is_err(), "{node} runs already");
         node::start(&self.home, node)
+    }
+
+    /// Ends the API server, as a crash would; its store stays.
+    pub fn stop_api(&self) -> Result<()> {
+        processes::end_named(&self.home.namespace(CONTROL), control_plane::API_SERVER)
+    }
+
+    /// Starts the API server again.
+    pub fn start_api(&self) -> Result<()> {
+        control_plane::api_server(&self.home).start(&self.home).map(drop)
     }
 
     fn init_of(&self, node: Node) -> Result<i32> {

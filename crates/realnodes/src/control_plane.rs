@@ -13,12 +13,16 @@ use crate::fabric::{CONTROL, CONTROL_ADDRESS, Node};
 use crate::home::Home;
 use crate::namespace;
 
+/// The program that serves the API.
+pub(crate) const API_SERVER: &str = "kube-apiserver";
 /// The port of the API in the cluster.
 pub(crate) const API_PORT: u16 = 6443;
 /// The cluster's DNS service, as every pod's resolv.conf will name it.
 pub(crate) const DNS_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
 const SERVICE_RANGE: &str = "10.96.0.0/16";
+/// What nodes get their podCIDRs from; only a plain network of pods uses them.
+pub(crate) const POD_RANGE: &str = "10.244.0.0/16";
 const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
 /// One program and what it is told.
@@ -78,7 +82,7 @@ pub(crate) fn etcd(home: &Home) -> Program {
 pub(crate) fn api_server(home: &Home) -> Program {
     let pki = |file: &str| home.certificates().join(file).display().to_string();
     Program::new(
-        "kube-apiserver",
+        API_SERVER,
         [
             "--etcd-servers=http://127.0.0.1:2379".into(),
             format!("--bind-address={CONTROL_ADDRESS}"),
@@ -87,6 +91,8 @@ pub(crate) fn api_server(home: &Home) -> Program {
             format!("--service-cluster-ip-range={SERVICE_RANGE}"),
             "--authorization-mode=Node,RBAC".into(),
             "--enable-admission-plugins=NodeRestriction".into(),
+            // Without kube-proxy, services that the API itself asks are found by their endpoints.
+            "--enable-aggregator-routing=true".into(),
             "--allow-privileged=true".into(),
             format!("--client-ca-file={}", pki("ca.crt")),
             format!("--tls-cert-file={}", pki("apiserver.crt")),
@@ -111,6 +117,8 @@ pub(crate) fn controller_manager(home: &Home) -> Program {
             format!("--kubeconfig={}", pki("controller-manager.kubeconfig")),
             "--bind-address=127.0.0.1".into(),
             "--leader-elect=false".into(),
+            "--allocate-node-cidrs=true".into(),
+            format!("--cluster-cidr={POD_RANGE}"),
             "--use-service-account-credentials=true".into(),
             format!("--root-ca-file={}", pki("ca.crt")),
             format!("--service-account-private-key-file={}", pki("service-account.key")),

@@ -59,6 +59,26 @@ pub(crate) fn end_inside(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Kills the processes of one program in the namespace kept at `path`, and waits until they are
+/// gone.
+pub(crate) fn end_named(path: &Path, program: &str) -> Result<()> {
+    let running = || {
+        let all = inside(&[path.to_owned()]).into_iter();
+        all.filter(|pid| name_of(*pid).is_some_and(|name| name == program)).collect::<Vec<_>>()
+    };
+    ensure!(!running().is_empty(), "{program} is not running");
+    wait_until(&format!("the end of {program}"), END, || {
+        running().iter().try_for_each(|pid| end(*pid))?;
+        Ok(running().is_empty())
+    })
+}
+
+/// The kernel keeps the first 15 letters of a program's name.
+fn name_of(pid: i32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 fn end(pid: i32) -> Result<()> {
     match kill(Pid::from_raw(pid), Signal::SIGKILL) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
@@ -79,6 +99,29 @@ mod tests {
         for other in ["NSpid:\t4711\n", "NSpid:\t4711\t17\n", "NSpid:\t4711\t30\t1\n", ""] {
             assert!(!is_init_of_a_node(other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn of_the_processes_in_a_namespace_one_program_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ns");
+        namespace::create(&path).expect("this test needs root");
+        let start = |program: &str| {
+            let mut command = Command::new(program);
+            namespace::within(&path, move || Ok(command.arg("60").spawn()?)).unwrap()
+        };
+        let mut wanted = start("sleep");
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let missing = end_named(&path, "etcd").unwrap_err();
+        let ended = end_named(&path, "sleep");
+        wanted.wait().unwrap();
+        let lives = other.try_wait().unwrap().is_none();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        namespace::remove(&path).unwrap();
+        ended.unwrap();
+        assert!(lives);
+        assert_eq!(missing.to_string(), "etcd is not running");
     }
 
     #[test]

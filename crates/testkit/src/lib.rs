@@ -7,6 +7,7 @@
 
 mod bpffs;
 pub mod forge;
+mod machine;
 mod namespace;
 mod packet_socket;
 pub mod threats;
@@ -14,6 +15,7 @@ mod wait;
 mod worker;
 
 pub use bpffs::BpfFileSystem;
+pub use machine::Machine;
 pub use namespace::Namespace;
 pub use packet_socket::{Direction, PacketSocket};
 pub use wait::eventually;

@@ -47,3 +47,13 @@ fn present(folder: &Path) -> Result<BTreeMap<String, String>> {
     };
     entries.map(file).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_in_deploy_are_fresh() {
+        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    }
+}

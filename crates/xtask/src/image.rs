@@ -13,24 +13,25 @@ use crate::oci::{Archive, File, Image};
 /// Where images are written to, unless told otherwise.
 const FOLDER: &str = "target/images";
 
-/// The packages whose programs are in images.
-const OF_IMAGES: [&str; 4] = ["--package", "atoll-cli", "--package", "atoll-pause"];
+/// The packages and programs that are in images.
+const OF_IMAGES: [&str; 4] =
+    ["--package=atoll-cli", "--package=atoll-pause", "--bin=atoll", "--bin=pause"];
 
 /// Builds static programs and writes an archive for each image; prints their paths.
 pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let linked_whole = format!("target.{target}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
     let how = ["--profile", profile, "--target", &target, "--config", &linked_whole];
-    build(root, &[&OF_IMAGES, &how[..]].concat())?;
+    build(root, &[&["build"], &OF_IMAGES[..], &how[..]].concat())?;
     let built = root.join("target").join(&target).join(profile);
     let program = |name: &str| static_program(&built.join(name));
     write_images(root, [atoll(program("atoll")?), pause(program("pause")?)])
 }
 
-/// The same with the programs that tests run, and the libraries that these ask for. They are built
-/// as parts of the whole workspace, as `cargo test --workspace` left them.
+/// The same with the programs that the tests `shim` and `pause` run, and the libraries that these ask
+/// for. After `cargo test --workspace` there is nothing to build.
 pub(crate) fn write_as_tested(root: &Path) -> Result<()> {
-    build(root, &["--workspace"])?;
+    build(root, &["test", "--workspace", "--no-run", "--test=shim", "--test=pause"])?;
     let built = |name: &str| root.join("target/debug").join(name);
     let image = |name: &str, image: fn(Vec<u8>) -> Image| {
         let mut image = image(libraries::stripped(&built(name))?);
@@ -75,9 +76,7 @@ fn pause(program: Vec<u8>) -> Image {
 fn build(root: &Path, how: &[&str]) -> Result<()> {
     let status = Command::new(env!("CARGO"))
         .current_dir(root)
-        .arg("build")
         .args(how)
-        .args(["--bin=atoll", "--bin=pause"])
         .status()
         .context("cannot run cargo")?;
     ensure!(status.success(), "the programs could not be built");

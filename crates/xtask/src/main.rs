@@ -1,5 +1,6 @@
 //! Chores of the house: writing generated files, and checking that they are fresh.
 
+mod chart;
 mod crds;
 mod image;
 mod libraries;
@@ -27,6 +28,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Write the chart in `deploy/chart/` from the manifests of `deploy/`.
+    Chart {
+        /// Write nothing; fail where a file is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check that every test named in SPECIFICATION.md exists.
     Promises,
     /// Build static programs and write them as OCI archives to `target/images/`.
@@ -46,6 +53,8 @@ fn main() -> Result<()> {
     match Xtask::parse().chore {
         Chore::Crds { check: false } => crds::write(&root),
         Chore::Crds { check: true } => crds::check(&root),
+        Chore::Chart { check: false } => chart::write(&root),
+        Chore::Chart { check: true } => chart::check(&root),
         Chore::Promises => promises::check(&root),
         Chore::Image { as_tested: true, .. } => image::write_as_tested(&root),
         Chore::Image { profile, .. } => image::write(&root, &profile),

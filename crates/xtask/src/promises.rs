@@ -60,6 +60,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_test_that_the_specification_names_exists() {
+        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    }
+
+    #[test]
     fn tests_are_read_from_the_last_column_only() {
         let named = tests_named_in("`not_this`\n| a promise about `that` | `one` `two` |\n");
         assert_eq!(named, ["one".to_owned(), "two".to_owned()].into());

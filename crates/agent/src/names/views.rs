@@ -188,7 +188,8 @@ impl Views {
             | Change::Groups(..)
             | Change::Api(_)
             | Change::Exports(_)
-            | Change::Targets(..) => {}
+            | Change::Targets(..)
+            | Change::Probed(_) => {}
         }
     }
 
@@ -422,6 +423,7 @@ mod tests {
                 pod: PodRef::new(*tenant, "web"),
                 pod_uid: format!("{tenant}-web"),
                 interface: "eth0".into(),
+                device: atoll_plan::Device::Veth,
                 node: None,
                 others: BTreeSet::new(),
                 routes: BTreeSet::new(),

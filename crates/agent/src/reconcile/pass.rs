@@ -37,8 +37,8 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     /// Tells who is behind the interfaces that the kernel has to those who serve pods.
     pub(super) fn introduce_pods(&self) -> bool {
-        let Attendants { names, infra } = &self.attendants;
-        if names.is_none() && infra.is_none() {
+        let Attendants { names, infra, probes } = &self.attendants;
+        if names.is_none() && infra.is_none() && probes.is_none() {
             return true;
         }
         let interfaces = match self.kernel.askers() {
@@ -51,6 +51,8 @@ impl<K: Kernel, F> Reconciler<K, F> {
         };
         names.iter().for_each(|names| names.know(&interfaces, &self.occupants));
         infra.iter().for_each(|infra| infra.know(&interfaces, &self.occupants));
+        let probed = self.seen.probed();
+        probes.iter().for_each(|probes| probes.know(probed, &interfaces, &self.primaries));
         true
     }
 
@@ -93,6 +95,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;
         self.occupants = compiled.occupants;
+        self.primaries = compiled.primaries;
         compiled.plan
     }
 

@@ -211,6 +211,7 @@ pub(super) fn port(pod: &str, last: u8, node: &str) -> PlacedPort {
         pod: PodRef::new("acme", pod),
         pod_uid: format!("uid-of-{pod}"),
         interface: "eth0".into(),
+        device: atoll_plan::Device::Veth,
         node: Some(node.into()),
         others: BTreeSet::new(),
         routes: BTreeSet::new(),

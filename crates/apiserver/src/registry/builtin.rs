@@ -156,6 +156,14 @@ const ROWS: &[Row] = &[
         package: "io.k8s.api.networking.v1",
         ..BASE
     },
+    Row {
+        group: "rbac.authorization.k8s.io",
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        namespaced: false,
+        package: "io.k8s.api.rbac.v1",
+        ..BASE
+    },
     Row { kind: "Deployment", plural: "deployments", short: &["deploy"], ..APPS },
     Row { kind: "ReplicaSet", plural: "replicasets", short: &["rs"], ..APPS },
     Row { kind: "StatefulSet", plural: "statefulsets", short: &["sts"], ..APPS },

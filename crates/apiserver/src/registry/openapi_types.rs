@@ -2,7 +2,7 @@
 //! OpenAPI document, so that field names and types are never typed by hand.
 
 use crate::schema::{Definitions, Node, annotate};
-use k8s_openapi::api::{apps, coordination, core, discovery, events, networking};
+use k8s_openapi::api::{apps, coordination, core, discovery, events, networking, rbac};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -24,6 +24,7 @@ pub(crate) fn components() -> Map<String, Value> {
     generator.subschema_for::<discovery::v1::EndpointSlice>();
     generator.subschema_for::<coordination::v1::Lease>();
     generator.subschema_for::<networking::v1::NetworkPolicy>();
+    generator.subschema_for::<rbac::v1::ClusterRole>();
     generator.subschema_for::<apps::v1::Deployment>();
     generator.subschema_for::<apps::v1::ReplicaSet>();
     generator.subschema_for::<apps::v1::StatefulSet>();

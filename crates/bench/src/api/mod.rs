@@ -3,7 +3,7 @@
 mod load;
 mod server;
 
-pub(crate) use server::{Serve, serve};
+pub(crate) use server::{Serve, Server, serve};
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
@@ -13,7 +13,6 @@ use crate::goal::Goal;
 use crate::sample::Sample;
 use crate::table::Table;
 use load::Load;
-use server::Server;
 
 /// Milliseconds until it is ready, at most.
 const READY: f64 = 200.0;

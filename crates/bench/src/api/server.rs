@@ -15,8 +15,8 @@ use tempfile::TempDir;
 const HOLD: &str = "echo \"$KUBECONFIG $WITH_API_READY_MS $WITH_API_PIDS\"; exec cat";
 
 /// A running server.
-pub(super) struct Server {
-    pub(super) kubeconfig: PathBuf,
+pub(crate) struct Server {
+    pub(crate) kubeconfig: PathBuf,
     /// Milliseconds from its start until it was ready.
     pub(super) ready: f64,
     processes: Vec<u32>,
@@ -26,7 +26,7 @@ pub(super) struct Server {
 
 impl Server {
     /// The embedded one, in another process of this program.
-    pub(super) fn embedded() -> Result<Server> {
+    pub(crate) fn embedded() -> Result<Server> {
         let folder = tempfile::tempdir().context("cannot make a folder for the objects")?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
@@ -35,7 +35,7 @@ impl Server {
     }
 
     /// A real one that writes to disk as ours does.
-    pub(super) fn real() -> Result<Server> {
+    pub(crate) fn real() -> Result<Server> {
         let mut command = Command::new("real/with-api");
         command.args(["bash", "-c", HOLD]).env("WITH_API_DURABLE", "1");
         Server::start(command, None)

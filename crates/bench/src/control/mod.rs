@@ -1,6 +1,7 @@
 //! The control plane as clusters grow: how fast addresses are given, how soon a controller is
 //! ready, what it holds in memory, and what one change costs.
 
+mod delay;
 mod metrics;
 mod plane;
 
@@ -14,7 +15,8 @@ use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::sample::Sample;
 use crate::table::Table;
-use plane::{Plane, Size};
+use delay::Delay;
+use plane::{Plane, Size, Whose};
 
 /// Pods that are made at once in one network of a /16.
 const BURST: usize = 5_000;
@@ -33,10 +35,11 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const MEMORY_LIMIT: u64 = 500 << 20;
 
 const NOTES: &str = "\
-The controller is the atoll program with the embedded API beside it on the same machine; requests, \
-storing and watching are in the numbers. *Start*: from the start of the process until it has listed \
-everything and has nothing left to do. *Work*: how often the controller looks at an object when one \
-pod is made, by its own count.";
+The controller is the atoll program, with the embedded API or with kube-apiserver and etcd beside it \
+on the same machine; requests, storing and watching are in the numbers. *Start*: from the start of \
+the process until it has listed everything and has nothing left to do. *Work*: how often the \
+controller looks at an object when one pod is made, by its own count. *Waits*: from the request for \
+a pod until another client sees its port, while pods are made steadily.";
 
 /// What was measured of a cluster of one size.
 struct Measured {
@@ -46,79 +49,149 @@ struct Measured {
     work: f64,
 }
 
+/// What was measured on one API.
+struct Outcome {
+    whose: Whose,
+    burst: Duration,
+    delay: Delay,
+    small: Measured,
+    large: Measured,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Extent {
+    burst: usize,
+    steady: usize,
+    large: Size,
+}
+
+impl Extent {
+    fn new(quick: bool) -> Self {
+        match quick {
+            true => Extent { burst: 1_000, steady: 5 * delay::RATE, large: QUICK },
+            false => Extent { burst: BURST, steady: 30 * delay::RATE, large: LARGE },
+        }
+    }
+}
+
 /// Measures the control plane.
 pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
-    let burst = burst(atoll)?;
-    let small = measure_size(atoll, SMALL)?;
-    let large = measure_size(atoll, if quick { QUICK } else { LARGE })?;
-    let mut table = Table::new(["networks", "ports", "start s", "resident MiB", "work"]);
-    for measured in [&small, &large] {
-        table.row([
-            measured.size.all_networks().to_string(),
-            measured.size.all_pods().to_string(),
-            format!("{:.2}", measured.start.as_secs_f64()),
-            format!("{:.1}", measured.resident as f64 / f64::from(1 << 20)),
-            format!("{:.0}", measured.work),
-        ]);
-    }
-    let mut rate = Table::new(["pods made at once", "until all have ports, s", "ports a second"]);
-    rate.row([
-        BURST.to_string(),
-        format!("{:.1}", burst.as_secs_f64()),
-        format!("{:.0}", BURST as f64 / burst.as_secs_f64()),
-    ]);
+    let extent = Extent::new(quick);
+    let outcomes = Whose::BOTH.into_iter().map(|whose| measure_on(whose, atoll, extent));
+    let outcomes: Vec<Outcome> = outcomes.collect::<Result<_>>()?;
     Ok(Section {
         title: "Control plane",
         notes: NOTES.into(),
         tables: vec![
-            ("Addresses of one /16, all distinct".into(), rate),
-            ("As clusters grow".into(), table),
+            ("Addresses of one /16, all distinct".into(), rates(&outcomes, extent)),
+            (format!("How long a pod waits at {} pods a second", delay::RATE), waits(&outcomes)),
+            ("As clusters grow".into(), growth(&outcomes)),
         ],
-        judged: judge(&small, &large),
+        judged: outcomes.iter().flat_map(judge).collect(),
     })
 }
 
-/// Makes pods all at once; tells how long it took until each had an address of its own.
-fn burst(atoll: &Path) -> Result<Duration> {
-    let plane = Plane::start()?;
-    plane.make(Size { tenants: 1, networks: 1, pods: 0 })?;
-    let controller = plane.controller(atoll)?;
-    controller.wait_for_networks(1)?;
-    let start = Instant::now();
-    plane.make_pods("t-0", "n-0", BURST)?;
-    controller.wait_for_ports(BURST)?;
-    let took = start.elapsed();
-    let addresses: BTreeSet<String> = plane.addresses()?.into_iter().collect();
-    ensure!(addresses.len() == BURST, "{} of {BURST} addresses are distinct", addresses.len());
-    Ok(took)
+fn measure_on(whose: Whose, atoll: &Path, extent: Extent) -> Result<Outcome> {
+    let (burst, delay) = in_one_network(whose, atoll, extent)?;
+    let small = measure_size(whose, atoll, SMALL)?;
+    let large = measure_size(whose, atoll, extent.large)?;
+    Ok(Outcome { whose, burst, delay, small, large })
 }
 
-fn measure_size(atoll: &Path, size: Size) -> Result<Measured> {
-    eprintln!("control: {} networks with {} ports", size.all_networks(), size.all_pods());
-    let plane = Plane::start()?;
+fn rates(outcomes: &[Outcome], extent: Extent) -> Table {
+    let columns = ["API", "pods made at once", "until all have ports, s", "ports a second"];
+    let mut table = Table::new(columns);
+    for Outcome { whose, burst, .. } in outcomes {
+        table.row([
+            whose.name().to_owned(),
+            extent.burst.to_string(),
+            format!("{:.1}", burst.as_secs_f64()),
+            format!("{:.0}", extent.burst as f64 / burst.as_secs_f64()),
+        ]);
+    }
+    table
+}
+
+fn waits(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(["API", "pods made a second", "p50 ms", "p99 ms"]);
+    for Outcome { whose, delay, .. } in outcomes {
+        table.row([
+            whose.name().to_owned(),
+            format!("{:.0}", delay.rate),
+            format!("{:.1}", delay.milliseconds.quantile(0.5)),
+            format!("{:.1}", delay.milliseconds.quantile(0.99)),
+        ]);
+    }
+    table
+}
+
+fn growth(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(["API", "networks", "ports", "start s", "resident MiB", "work"]);
+    for Outcome { whose, small, large, .. } in outcomes {
+        for measured in [small, large] {
+            table.row([
+                whose.name().to_owned(),
+                measured.size.all_networks().to_string(),
+                measured.size.all_pods().to_string(),
+                format!("{:.2}", measured.start.as_secs_f64()),
+                format!("{:.1}", measured.resident as f64 / f64::from(1 << 20)),
+                format!("{:.0}", measured.work),
+            ]);
+        }
+    }
+    table
+}
+
+/// Makes pods all at once in one network; tells how long it took until each had an address of its
+/// own. Then makes more, steadily.
+fn in_one_network(whose: Whose, atoll: &Path, extent: Extent) -> Result<(Duration, Delay)> {
+    eprintln!("control: {} pods at once, {}", extent.burst, whose.name());
+    let plane = Plane::start(whose)?;
+    plane.make(Size { tenants: 2, networks: 1, pods: 0 })?;
+    let controller = plane.controller(atoll)?;
+    controller.wait_for_networks(2)?;
+    let start = Instant::now();
+    plane.make_pods("t-0", "n-0", extent.burst)?;
+    controller.wait_for_ports(extent.burst)?;
+    let took = start.elapsed();
+    let addresses: BTreeSet<String> = plane.addresses()?.into_iter().collect();
+    let distinct = addresses.len();
+    ensure!(distinct == extent.burst, "{distinct} of {} addresses are distinct", extent.burst);
+    controller.wait_until_quiet()?;
+    let delay = delay::measure(&plane, "t-1", "n-0", extent.steady)?;
+    Ok((took, delay))
+}
+
+fn measure_size(whose: Whose, atoll: &Path, size: Size) -> Result<Measured> {
+    let (networks, pods) = (size.all_networks(), size.all_pods());
+    eprintln!("control: {networks} networks with {pods} ports, {}", whose.name());
+    let plane = Plane::start(whose)?;
     plane.make(size)?;
     let first = plane.controller(atoll)?;
-    first.wait_until_idle(size.all_pods())?;
+    first.wait_until_idle(pods)?;
     drop(first);
     let start = Instant::now();
     let controller = plane.controller(atoll)?;
-    controller.wait_until_idle(size.all_pods())?;
+    controller.wait_until_idle(pods)?;
     let start = start.elapsed();
     let resident = controller.resident_bytes()?;
     controller.wait_until_quiet()?;
     let before = controller.decisions()?;
     plane.make_pods("t-0", "n-0", 1)?;
-    controller.wait_for_ports(size.all_pods() + 1)?;
+    controller.wait_for_ports(pods + 1)?;
     controller.wait_until_quiet()?;
     let work = controller.decisions()? - before;
     Ok(Measured { size, start, resident, work })
 }
 
-fn judge(small: &Measured, large: &Measured) -> Vec<Judged> {
+fn judge(outcome: &Outcome) -> Vec<Judged> {
+    let Outcome { whose, small, large, .. } = outcome;
     let judged = |what: &str, bound: f64, ratio: f64| {
         let goal = Goal::AtMost(bound);
         let sample = Sample::new([ratio]);
-        Judged { what: what.into(), goal, verdict: goal.judge(&sample), median: ratio }
+        let what = format!("{what}, {}", whose.name());
+        Judged { what, goal, verdict: goal.judge(&sample), median: ratio }
     };
     vec![
         judged(
@@ -146,11 +219,17 @@ mod tests {
 
     #[test]
     fn a_late_start_too_much_memory_and_work_that_grows_are_missed_goals() {
-        let small = measured(1, 20, 30.0);
-        let verdicts = |large: &Measured| -> Vec<Verdict> {
-            judge(&small, large).iter().map(|judged| judged.verdict).collect()
+        let verdicts = |large: Measured| -> Vec<Verdict> {
+            let outcome = Outcome {
+                whose: Whose::Real,
+                burst: Duration::ZERO,
+                delay: Delay { rate: 200.0, milliseconds: Sample::new([1.0]) },
+                small: measured(1, 20, 30.0),
+                large,
+            };
+            judge(&outcome).iter().map(|judged| judged.verdict).collect()
         };
-        assert_eq!(verdicts(&measured(9, 499, 31.0)), [Verdict::Met; 3]);
-        assert_eq!(verdicts(&measured(11, 501, 300.0)), [Verdict::Missed; 3]);
+        assert_eq!(verdicts(measured(9, 499, 31.0)), [Verdict::Met; 3]);
+        assert_eq!(verdicts(measured(11, 501, 300.0)), [Verdict::Missed; 3]);
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded API in this process, filled with tenants, and the real controller as a process.
+//! An API filled with tenants, and the controller, each in processes of its own.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use atoll_api::{Network, Port, Tenant};
 use futures::stream::{self, TryStreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, PostParams};
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +22,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::metrics::Page;
-use crate::node::{client, resident_bytes, serve};
+use crate::api::Server;
+use crate::node::{client, resident_bytes};
 use crate::pinned::Ended;
 
 /// How many requests are under way at once.
@@ -52,19 +55,33 @@ impl Size {
     }
 }
 
-/// The API and its objects. All of it ends with this value.
-pub(super) struct Plane {
-    folder: TempDir,
-    client: Client,
-    runtime: Option<Runtime>,
+/// Whose API the controller works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The lab's.
+    Embedded,
+    /// kube-apiserver with etcd.
+    Real,
 }
 
-impl Drop for Plane {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+impl Whose {
+    pub(super) const BOTH: [Whose; 2] = [Whose::Embedded, Whose::Real];
+
+    /// What it is called in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Whose::Embedded => "embedded",
+            Whose::Real => "kube-apiserver",
         }
     }
+}
+
+/// The API and its objects. All of it ends with this value.
+pub(super) struct Plane {
+    server: Server,
+    folder: TempDir,
+    pub(super) client: Client,
+    runtime: Runtime,
 }
 
 /// A controller at work.
@@ -75,16 +92,32 @@ pub(super) struct Controller {
 
 impl Plane {
     /// An empty cluster with our definitions.
-    pub(super) fn start() -> Result<Self> {
+    pub(super) fn start(whose: Whose) -> Result<Self> {
+        let server = match whose {
+            Whose::Embedded => Server::embedded()?,
+            Whose::Real => Server::real()?,
+        };
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let runtime = Runtime::new()?;
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let kubeconfig = serve(&runtime, folder.path(), listener)?;
+        let kubeconfig = std::fs::read_to_string(&server.kubeconfig)?;
         let client = runtime.block_on(client(&kubeconfig))?;
-        let plane = Plane { folder, client, runtime: Some(runtime) };
+        let plane = Plane { server, folder, client, runtime };
         let definitions = atoll_api::crds().into_iter().map(|it| json!(it)).collect();
         plane.create(&plane.all::<CustomResourceDefinition>(), definitions)?;
+        plane.await_definitions()?;
         Ok(plane)
+    }
+
+    /// Waits until objects of our kinds can be made.
+    fn await_definitions(&self) -> Result<()> {
+        let definitions = self.all::<CustomResourceDefinition>();
+        self.block_on(async {
+            for crd in atoll_api::crds() {
+                let name = crd.metadata.name.unwrap_or_default();
+                await_condition(definitions.clone(), &name, is_crd_established()).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Makes tenants, networks and pods.
@@ -94,6 +127,7 @@ impl Plane {
         self.create(&self.all::<Tenant>(), tenants.iter().map(named).collect())?;
         let labelled = |name: &String| json!({"metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}});
         self.create(&self.all::<Namespace>(), tenants.iter().map(labelled).collect())?;
+        self.make_service_accounts(&tenants)?;
         let networks = tenants.iter().flat_map(|tenant| {
             (0..size.networks).map(move |number| network(tenant, &format!("n-{number}")))
         });
@@ -104,6 +138,23 @@ impl Plane {
             self.make_pods(tenant, &format!("n-{number}"), size.pods)?;
         }
         Ok(())
+    }
+
+    /// Pods of a real API need the account `default` of their namespace, which somebody else may
+    /// have made in the meantime.
+    fn make_service_accounts(&self, namespaces: &[String]) -> Result<()> {
+        let account = &json!({"metadata": {"name": "default"}});
+        self.block_on(stream::iter(namespaces.iter().map(Ok)).try_for_each_concurrent(
+            AT_ONCE,
+            |namespace| async move {
+                let api = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+                let account = serde_json::from_value(account.clone())?;
+                match api.create(&PostParams::default(), &account).await {
+                    Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                    made => made.map(drop).map_err(anyhow::Error::from),
+                }
+            },
+        ))
     }
 
     /// Makes pods in one network of a tenant.
@@ -131,7 +182,7 @@ impl Plane {
             .args(["--pdeathsig", "TERM"])
             .arg(atoll)
             .args(["controller", "--metrics-address", &metrics.to_string(), "--kubeconfig"])
-            .arg(self.folder.path().join("kubeconfig"))
+            .arg(&self.server.kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(self.folder.path().join("controller.log"))?)
@@ -159,11 +210,8 @@ impl Plane {
         self.block_on(made)
     }
 
-    fn block_on<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        match &self.runtime {
-            Some(runtime) => runtime.block_on(work),
-            None => bail!("the API has ended"),
-        }
+    pub(super) fn block_on<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime.block_on(work)
     }
 }
 

@@ -190,6 +190,7 @@ fn port(network: u32, ip: IpAddr, node: &str) -> Result<PlacedPort> {
         pod: PodRef::new(format!("tenant-{network}"), format!("pod-{ip}")),
         pod_uid: format!("{network}-{ip}"),
         interface: "eth0".into(),
+        device: atoll_plan::Device::Veth,
         node: Some(node.to_owned()),
         others: BTreeSet::new(),
         routes: BTreeSet::new(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -58,8 +58,8 @@ pub(crate) async fn await_everything(client: &Client, limit: Duration) -> Result
     let patience = Patience::new(limit);
     let mut said = String::new();
     loop {
-        let (controllers, agents) =
-            (controllers(client).await?, daemons(client, "atoll-agent").await?);
+        let controllers = controllers(client).await?;
+        let agents = daemons(client, "atoll-agent").await?.unwrap_or_default();
         let nodes = ready_nodes(client).await?;
         let now = format!("controllers {controllers}, agents {agents}, nodes Ready {nodes}");
         patience.tell(&mut said, &now);
@@ -89,20 +89,20 @@ fn share_of_deployment(found: &Deployment) -> Share {
     Share { ready: if is_seen { ready } else { 0 }, wanted }
 }
 
-/// The pods of a DaemonSet of ours.
-pub(crate) async fn daemons(client: &Client, name: &str) -> Result<Share> {
+/// The pods of a DaemonSet of ours, once it is known how many there are to be.
+pub(crate) async fn daemons(client: &Client, name: &str) -> Result<Option<Share>> {
     let api: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let found = api.get(name).await.with_context(|| format!("cannot read daemonset {name}"))?;
     Ok(share_of_daemons(&found))
 }
 
-fn share_of_daemons(found: &DaemonSet) -> Share {
+fn share_of_daemons(found: &DaemonSet) -> Option<Share> {
     let status = found.status.clone().unwrap_or_default();
     if status.observed_generation < found.metadata.generation {
-        return Share::default();
+        return None;
     }
     let updated = status.updated_number_scheduled.unwrap_or_default();
-    Share { ready: status.number_ready.min(updated), wanted: status.desired_number_scheduled }
+    Some(Share { ready: status.number_ready.min(updated), wanted: status.desired_number_scheduled })
 }
 
 async fn ready_nodes(client: &Client) -> Result<Share> {
@@ -129,17 +129,25 @@ fn lateness(pod: &Pod) -> Option<String> {
     if container.is_some_and(|container| container.ready) {
         return None;
     }
-    let state = container.and_then(|container| container.state.as_ref());
-    let why = state.and_then(reason).unwrap_or_else(|| "not ready".to_owned());
+    let why = container.map(reasons).filter(|why| !why.is_empty());
+    let why = why.unwrap_or_else(|| "not ready".to_owned());
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
     Some(format!("{} on {node}: {why}", pod.name_any()))
+}
+
+/// What a container waits for, and the last words of the one before it.
+fn reasons(container: &ContainerStatus) -> String {
+    let states = [container.state.as_ref(), container.last_state.as_ref()];
+    let told = states.into_iter().flatten().filter_map(reason);
+    told.collect::<Vec<_>>().join("; before that ")
 }
 
 fn reason(state: &ContainerState) -> Option<String> {
     let waiting = state.waiting.as_ref().map(|it| (it.reason.clone(), it.message.clone()));
     let ended = state.terminated.as_ref().map(|it| (it.reason.clone(), it.message.clone()));
     let (reason, message) = waiting.or(ended)?;
-    Some([reason, message].into_iter().flatten().collect::<Vec<_>>().join(": "))
+    let words = [reason, message].into_iter().flatten().map(|words| words.trim().to_owned());
+    Some(words.collect::<Vec<_>>().join(": "))
 }
 
 /// A limit of time, and the pace of looking.
@@ -185,9 +193,9 @@ mod tests {
             let set = json!({"metadata": {"generation": generation}, "status": status});
             share_of_daemons(&serde_json::from_value(set).unwrap())
         };
-        assert!(daemons(2, 3).is_whole());
-        assert_eq!(daemons(2, 1), Share { ready: 1, wanted: 3 });
-        assert!(!daemons(3, 3).is_whole());
+        assert!(daemons(2, 3).unwrap().is_whole());
+        assert_eq!(daemons(2, 1), Some(Share { ready: 1, wanted: 3 }));
+        assert_eq!(daemons(3, 3), None);
         let deployment = |generation, updated| {
             let status = json!({"observedGeneration": 2, "availableReplicas": 2,
                 "updatedReplicas": updated});
@@ -209,12 +217,16 @@ mod tests {
     fn a_late_pod_is_told_with_its_node_and_its_reason() {
         let state = json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}});
         let container = json!({"name": "agent", "image": "", "imageID": "", "ready": false,
-            "restartCount": 0, "state": state});
+            "restartCount": 1, "state": state,
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": "no plugin\n"}}});
         let pod = json!({"metadata": {"name": "atoll-agent-x"},
             "spec": {"nodeName": "node2", "containers": []},
             "status": {"containerStatuses": [container]}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let told = lateness(&pod).unwrap();
-        assert_eq!(told, "atoll-agent-x on node2: ErrImagePull: no such image");
+        assert_eq!(
+            told,
+            "atoll-agent-x on node2: ErrImagePull: no such image; before that Error: no plugin"
+        );
     }
 }

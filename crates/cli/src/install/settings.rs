@@ -43,6 +43,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delegate: Option<String>,
+    /// Be the only network: pods of no tenant get addresses of their nodes' podCIDRs, which are
+    /// parts of this range (one of each family).
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',', conflicts_with = "delegate")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) plain_network: Vec<Cidr>,
 }
 
 /// An address and a port.
@@ -70,24 +75,16 @@ pub(crate) type Options = Vec<(&'static str, String)>;
 impl Settings {
     /// These settings, and where they say nothing those of `before`.
     pub(crate) fn over(self, before: Settings) -> Settings {
-        let list = |now: Vec<_>, before| if now.is_empty() { before } else { now };
         Settings {
             image: self.image.or(before.image),
             api_server: self.api_server.or(before.api_server),
             tunnel_port: self.tunnel_port.or(before.tunnel_port),
-            cluster_dns: if self.cluster_dns.is_empty() {
-                before.cluster_dns
-            } else {
-                self.cluster_dns
-            },
+            cluster_dns: either(self.cluster_dns, before.cluster_dns),
             cluster_domain: self.cluster_domain.or(before.cluster_domain),
-            dns_upstream: list(self.dns_upstream, before.dns_upstream),
-            flat_cidrs: if self.flat_cidrs.is_empty() {
-                before.flat_cidrs
-            } else {
-                self.flat_cidrs
-            },
+            dns_upstream: either(self.dns_upstream, before.dns_upstream),
+            flat_cidrs: either(self.flat_cidrs, before.flat_cidrs),
             delegate: self.delegate.or(before.delegate),
+            plain_network: either(self.plain_network, before.plain_network),
         }
     }
 
@@ -96,6 +93,7 @@ impl Settings {
         let port = self.tunnel_port.map(|port| port.to_string());
         let options = [
             ("--cni-delegate", self.delegate.clone()),
+            ("--plain-network", joined(&self.plain_network)),
             ("--tunnel-port", port),
             ("--cluster-dns", joined(&self.cluster_dns)),
             ("--cluster-domain", self.cluster_domain.clone()),
@@ -108,6 +106,10 @@ impl Settings {
     pub(crate) fn of_controller(&self) -> Options {
         said([("--flat-cidrs", joined(&self.flat_cidrs))])
     }
+}
+
+fn either<T>(now: Vec<T>, before: Vec<T>) -> Vec<T> {
+    if now.is_empty() { before } else { now }
 }
 
 fn said<const N: usize>(options: [(&'static str, Option<String>); N]) -> Options {

@@ -15,6 +15,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pro
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
+use super::Installed;
 use super::manifests::{self, NAMESPACE, kind};
 use super::progress::{Patience, daemons, late_pods};
 use super::settings::Settings;
@@ -39,8 +40,8 @@ pub(crate) struct UninstallArgs {
     /// Namespaces and what is in them stay.
     #[arg(long)]
     purge: bool,
-    /// Also while tenants have pods, which lose their network at once; and also where no
-    /// installation is found, to clean its nodes.
+    /// Also while pods would lose their network; and also where no installation is found, to clean
+    /// its nodes.
     #[arg(long)]
     force: bool,
     /// The image that cleans nodes; by default the one that the agents have.
@@ -73,16 +74,30 @@ pub(crate) fn run(args: &UninstallArgs) -> Result<ExitCode> {
 }
 
 async fn refuse_while_in_use(client: &Client) -> Result<()> {
+    let there = Installed::find(client).await?;
+    let is_only_network = there.is_some_and(|there| !there.settings.plain_network.is_empty());
+    let using = match is_only_network {
+        true => pods_in(Api::all(client.clone())).await?,
+        false => pods_of_tenants(client).await?,
+    };
+    ensure!(using.is_empty(), "{}", in_use(&using));
+    Ok(())
+}
+
+async fn pods_of_tenants(client: &Client) -> Result<Vec<String>> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let of_tenants = namespaces.list_metadata(&ListParams::default().labels(marks::TENANT)).await;
     let mut using = Vec::new();
     for namespace in of_tenants.context("cannot list the namespaces of tenants")? {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace.name_any());
-        let pods = pods.list(&ListParams::default()).await?;
-        using.extend(pods.iter().filter(|pod| has_network(pod)).map(full_name));
+        using.extend(pods_in(Api::namespaced(client.clone(), &namespace.name_any())).await?);
     }
-    ensure!(using.is_empty(), "{}", in_use(&using));
-    Ok(())
+    Ok(using)
+}
+
+/// Those that would lose their network.
+async fn pods_in(api: Api<Pod>) -> Result<Vec<String>> {
+    let pods = api.list(&ListParams::default()).await.context("cannot list pods")?;
+    Ok(pods.iter().filter(|pod| has_network(pod)).map(full_name).collect())
 }
 
 /// Whether a pod has, or will have, an interface.
@@ -102,9 +117,7 @@ fn in_use(pods: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(
-        "tenants have pods, which would lose their network: {named}{more}; delete them, or use --force"
-    )
+    format!("pods would lose their network: {named}{more}; delete them, or use --force")
 }
 
 /// An uninstallation under way.
@@ -203,8 +216,11 @@ impl Uninstall<'_> {
         let mut said = String::new();
         loop {
             let clean = daemons(&self.target.client, &remover.name_any()).await?;
-            patience.tell(&mut said, &format!("clean nodes {clean}"));
-            if clean.is_whole() {
+            if let Some(clean) = clean {
+                patience.tell(&mut said, &format!("clean nodes {clean}"));
+            }
+            // A cluster without nodes has none to clean.
+            if clean.is_some_and(|clean| clean.ready >= clean.wanted) {
                 break;
             }
             if patience.is_over() {

@@ -12,6 +12,7 @@ mod infra;
 mod inside;
 mod isolation;
 mod lifecycle;
+mod machines;
 mod names;
 mod observe;
 mod restart;

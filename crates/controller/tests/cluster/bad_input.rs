@@ -40,7 +40,11 @@ where
     K: kube::Resource<DynamicType = ()>,
 {
     let subject = Subject::new(case).await;
-    let api = Api::<DynamicObject>::all_with(subject.client.clone(), &ApiResource::erase::<K>(&()));
+    let resource = ApiResource::erase::<K>(&());
+    let api = match right["metadata"]["namespace"].as_str() {
+        Some(inside) => Api::namespaced_with(subject.client.clone(), inside, &resource),
+        None => Api::<DynamicObject>::all_with(subject.client.clone(), &resource),
+    };
     assert_eq!(refusal(&api, &right).await, None, "the control");
     for (pointer, wrong, says) in table {
         let message = refusal(&api, &with(&right, pointer, &wrong)).await;
@@ -55,7 +59,7 @@ async fn each_field_of_a_tenant_that_is_wrong_is_refused_by_its_name() {
         "metadata": {"name": "acme"},
         "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]},
                  "serviceCIDRs": ["10.96.0.0/16", "fd96::/112"],
-                 "quota": {"networks": 3, "ports": 100}}});
+                 "quota": {"networks": 3, "ports": 100, "vips": 10}}});
     let table: Vec<Wrong> = vec![
         ("/metadata/name", json!("a.b"), "a tenant's name is at most 63 lower-case letters"),
         ("/metadata/name", json!("a".repeat(64)), "a tenant's name is at most 63"),
@@ -75,6 +79,8 @@ async fn each_field_of_a_tenant_that_is_wrong_is_refused_by_its_name() {
         ("/spec/quota/networks", json!("many"), "spec.quota.networks"),
         ("/spec/quota/ports", json!(-1), "spec.quota.ports"),
         ("/spec/quota/ports", json!(1.5), "spec.quota.ports"),
+        ("/spec/quota/vips", json!(-1), "spec.quota.vips"),
+        ("/spec/quota/vips", json!("1"), "spec.quota.vips"),
         ("/spec/quota", json!([]), "spec.quota"),
     ];
     check::<atoll_api::Tenant>("bad-tenant", right, table).await;
@@ -141,4 +147,67 @@ async fn each_field_of_a_subnet_that_is_wrong_is_refused_by_its_name() {
         ("/spec/pools", json!([9]), "spec.pools"),
     ];
     check::<atoll_api::Subnet>("bad-subnet", right, table).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_field_of_a_port_that_is_wrong_is_refused_by_its_name() {
+    let right = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Port",
+        "metadata": {"name": "web.net1", "namespace": "default"},
+        "spec": {"network": "acme.default", "networkID": 7, "subnet": "acme.default.web",
+                 "ips": ["10.0.0.5", "fd00::5"], "mac": "0a:04:0a:00:00:05", "persistent": true,
+                 "pod": "web", "podUID": "u-1", "interface": "net1", "node": "node1",
+                 "primary": false, "otherInterfaces": ["net2"], "routes": ["10.1.0.0/16"]}});
+    let table: Vec<Wrong> = vec![
+        ("/spec/network", Value::Null, "spec.network"),
+        ("/spec/network", json!("default"), "<tenant>.<network>"),
+        ("/spec/network", json!("acme.a.b"), "<tenant>.<network>"),
+        ("/spec/network", json!("Acme.b"), "<tenant>.<network>"),
+        ("/spec/network", json!(7), "spec.network"),
+        ("/spec/networkID", json!(0), "spec.networkID"),
+        ("/spec/networkID", json!(16_777_216), "spec.networkID"),
+        ("/spec/networkID", json!("7"), "spec.networkID"),
+        ("/spec/networkID", Value::Null, "a port of a pod needs networkID and interface"),
+        ("/spec/subnet", json!(""), "spec.subnet"),
+        ("/spec/subnet", json!("A b"), "subnet is the name of a subnet"),
+        ("/spec/subnet", Value::Null, "networkID needs subnet, ips and mac"),
+        ("/spec/ips", json!([]), "spec.ips"),
+        ("/spec/ips", json!(["ten"]), "each of ips must be an IP address like 10.0.0.5"),
+        ("/spec/ips", json!(["10.0.0.5/16"]), "each of ips must be an IP address like 10.0.0.5"),
+        (
+            "/spec/ips",
+            json!(["10.0.0.5", "10.0.0.6"]),
+            "at most one address of IPv4 and one of IPv6",
+        ),
+        ("/spec/ips", json!(["10.0.0.5", "fd00::5", "fd00::6"]), "spec.ips"),
+        ("/spec/ips", json!("10.0.0.5"), "spec.ips"),
+        ("/spec/ips", Value::Null, "networkID needs subnet, ips and mac"),
+        ("/spec/mac", json!("10.0.0.5"), "a unicast MAC address like 02:00:0a:00:00:05"),
+        ("/spec/mac", json!("ff:ff:ff:ff:ff:ff"), "a unicast MAC address like"),
+        ("/spec/mac", json!("00:00:00:00:00:00"), "a unicast MAC address like"),
+        ("/spec/mac", json!("0a:04:0a:00:00:05:06"), "spec.mac"),
+        ("/spec/mac", Value::Null, "networkID needs subnet, ips and mac"),
+        ("/spec/persistent", json!("yes"), "spec.persistent"),
+        ("/spec/pod", json!(""), "spec.pod"),
+        ("/spec/pod", json!("shop/web"), "pod is the name of a pod in the port's namespace"),
+        ("/spec/pod", Value::Null, "pod and podUID go together"),
+        ("/spec/podUID", json!(""), "spec.podUID"),
+        ("/spec/podUID", json!("u".repeat(64)), "spec.podUID"),
+        ("/spec/podUID", Value::Null, "pod and podUID go together"),
+        ("/spec/interface", json!("lo"), "interface is a name like eth0"),
+        ("/spec/interface", json!("eth_0"), "interface is a name like eth0"),
+        ("/spec/interface", json!("a-very-long-name"), "spec.interface"),
+        ("/spec/interface", Value::Null, "a port of a pod needs networkID and interface"),
+        ("/spec/node", json!(""), "spec.node"),
+        ("/spec/node", json!(1), "spec.node"),
+        ("/spec/primary", json!("first"), "spec.primary"),
+        ("/spec/otherInterfaces", json!(["lo"]), "each of otherInterfaces is a name like net1"),
+        ("/spec/otherInterfaces", json!(["NET"]), "each of otherInterfaces is a name like net1"),
+        ("/spec/otherInterfaces", json!("net2"), "spec.otherInterfaces"),
+        ("/spec/otherInterfaces", json!(vec!["net2"; 17]), "spec.otherInterfaces"),
+        ("/spec/routes", json!(["10.1.0.1/16"]), "each of routes must be a CIDR like 10.0.0.0/16"),
+        ("/spec/routes", json!(["ten"]), "each of routes must be a CIDR like 10.0.0.0/16"),
+        ("/spec/routes", json!("10.1.0.0/16"), "spec.routes"),
+        ("/spec", Value::Null, "spec"),
+    ];
+    check::<atoll_api::Port>("bad-port", right, table).await;
 }

@@ -5,11 +5,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use atoll_api::Network;
+use atoll_model::intent::role_of;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, Error, Resource, Result};
+use kube::{Client, Config, Error, Resource, ResourceExt, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,9 +27,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// Who asks.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
-    /// Holds the role `atoll-admin`, and may write namespaces.
+    /// Holds the role `atoll-admin`, and may write namespaces and services.
     Administrator,
-    /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write namespaces too.
+    /// A user of a tenant, as in `examples/tenant-users.yaml`, who may write the same.
     UserOf(&'static str),
     /// Somebody whom roles let write ports and claims.
     PortEditor,
@@ -68,7 +71,7 @@ const RIGHTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: test-namespaces}
-rules: [{apiGroups: [""], resources: [namespaces], verbs: [get, create, patch, delete]}]
+rules: [{apiGroups: [""], resources: [namespaces, services], verbs: [get, create, patch, delete]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -124,8 +127,36 @@ impl Cluster {
         kubectl(&["apply", "-k", root.join("deploy").to_str().unwrap()], "");
         kubectl(&["apply", "-f", root.join("examples/tenant-users.yaml").to_str().unwrap()], "");
         kubectl(&["apply", "-f", "-"], RIGHTS);
+        cluster.give_role(&[], &[]).await;
         cluster.in_force(case).await;
         cluster
+    }
+
+    /// Makes the role of tenant acme as the controller does, by the controller's own rights, and
+    /// waits until it counts.
+    pub(crate) async fn give_role(&self, networks: &[&str], subnets: &[&str]) {
+        let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let role = role_of(&"acme".parse().unwrap(), owned(networks), owned(subnets));
+        let (roles, name) = (self.all::<ClusterRole>(Who::Controller), role.name_any());
+        match roles.create(&PostParams::default(), &role).await {
+            Err(Error::Api(status)) if status.is_already_exists() => {
+                patch(&roles, &name, json!({"rules": role.rules})).await.unwrap();
+            }
+            made => drop(made.unwrap()),
+        }
+        for network in networks {
+            self.until_read(network).await;
+        }
+    }
+
+    async fn until_read(&self, network: &str) {
+        let theirs = self.all::<Network>(Who::UserOf("acme"));
+        let waiting = async {
+            while theirs.get(network).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("the role comes into force");
     }
 
     /// Policies are in force a moment after they were made.

@@ -6,7 +6,9 @@
 mod cluster;
 
 use atoll_api::{Claim, Network, Port, Subnet};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use cluster::{Cluster, Who, allowed, refused};
@@ -63,7 +65,12 @@ async fn a_tenants_users_read_and_write_only_their_own_networks_and_subnets() {
     allowed(cluster::create(&alice, network("acme.default")).await);
     let says = "only by who has the verb manage";
     refused(cluster::create(&alice, network("globex.second")).await, says);
+    refused(alice.get("acme.default").await.map(drop), "cannot get resource");
+    cluster.give_role(&["acme.default"], &["own-ours"]).await;
     allowed(alice.get("acme.default").await.map(drop));
+    let only = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+    allowed(alice.list(&only("acme.default")).await.map(drop));
+    refused(alice.list(&only("globex.default")).await.map(drop), "cannot list resource");
     refused(alice.get("globex.default").await.map(drop), "cannot get resource");
     refused(alice.list(&Default::default()).await.map(drop), "cannot list resource");
     let more = json!({"spec": {"cidrs": ["10.0.0.0/16", "10.1.0.0/16"]}});
@@ -73,6 +80,10 @@ async fn a_tenants_users_read_and_write_only_their_own_networks_and_subnets() {
     let subnets = cluster.all::<Subnet>(Who::UserOf("acme"));
     refused(cluster::create(&subnets, subnet("own-theirs", "globex.default")).await, says);
     allowed(cluster::create(&subnets, subnet("own-ours", "acme.default")).await);
+    allowed(subnets.get("own-ours").await.map(drop));
+    let role = cluster.all::<ClusterRole>(Who::UserOf("acme"));
+    allowed(role.get("atoll.tenant.acme").await.map(drop));
+    refused(role.get("edit").await.map(drop), "cannot get resource");
     let controller = cluster.all::<Network>(Who::Controller);
     for name in ["acme.default", "globex.default"] {
         let finalizers = json!({"metadata": {"finalizers": ["atoll.dev/cleanup"]}});
@@ -136,4 +147,57 @@ async fn an_agent_writes_only_the_status_of_ports_of_its_own_node() {
     let spec = json!({"spec": {"node": "node9"}});
     refused(cluster::patch(&agent, "web.eth0", spec).await, "cannot patch resource");
     cluster::remove(&controller, "web.eth0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn only_administrators_export_services_to_tenants() {
+    let cluster = Cluster::installed("export").await;
+    let namespaces = cluster.all::<Namespace>(Who::Administrator);
+    allowed(cluster::create(&namespaces, json!({"metadata": {"name": "export-infra"}})).await);
+    let admin = cluster.inside::<Service>("export-infra", Who::Administrator);
+    let alice = cluster.inside::<Service>("export-infra", Who::UserOf("acme"));
+    let service = |marks: Value| {
+        let mut metadata = json!({"name": "registry"});
+        metadata.as_object_mut().unwrap().extend(marks.as_object().unwrap().clone());
+        json!({"metadata": metadata, "spec": {"ports": [{"port": 80}]}})
+    };
+    let to = |value: Option<&str>| json!({"labels": {"atoll.dev/export": value}});
+    let marked = |value: Option<&str>| json!({"metadata": to(value)});
+    let says = "only by who has the verb export on tenants";
+    refused(cluster::create(&alice, service(to(Some("all")))).await, says);
+    allowed(cluster::create(&alice, service(json!({}))).await);
+    refused(cluster::patch(&alice, "registry", marked(Some("all"))).await, says);
+    allowed(cluster::patch(&admin, "registry", marked(Some("all"))).await);
+    refused(cluster::patch(&alice, "registry", marked(None)).await, says);
+    let ports = json!({"spec": {"ports": [{"port": 81}]}});
+    allowed(cluster::patch(&alice, "registry", ports).await);
+    let nonsense = marked(Some("acme"));
+    refused(cluster::patch(&admin, "registry", nonsense).await, "\"all\" or \"listed\"");
+    refused(cluster::patch(&admin, "registry", marked(Some("listed"))).await, "must list tenants");
+    let listed = json!({"metadata": {"labels": {"atoll.dev/export": "listed"},
+                                     "annotations": {"atoll.dev/export-to": "acme, globex"}}});
+    allowed(cluster::patch(&admin, "registry", listed).await);
+    let inside = cluster.inside::<Service>("hand", Who::Administrator);
+    refused(cluster::create(&inside, service(to(Some("all")))).await, "namespaces of no tenant");
+    cluster::remove(&namespaces, "export-infra").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn the_controller_writes_the_roles_of_tenants_and_no_other_and_gives_no_more_than_it_has() {
+    let cluster = Cluster::installed("roles").await;
+    let roles = cluster.all::<ClusterRole>(Who::Controller);
+    let role = |name: &str, rule: Value| json!({"metadata": {"name": name}, "rules": [rule]});
+    let modest = json!({"apiGroups": ["atoll.dev"], "resources": ["networks"],
+                        "resourceNames": ["globex.default"], "verbs": ["get"]});
+    let greedy = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
+    allowed(cluster::create(&roles, role("atoll.tenant.globex", modest.clone())).await);
+    let says = "the controller writes the roles of tenants alone";
+    refused(cluster::create(&roles, role("test-other", modest.clone())).await, says);
+    refused(cluster::patch(&roles, "test-ports", label(None)).await, says);
+    refused(roles.delete("test-ports", &Default::default()).await.map(drop), says);
+    let more = json!({"rules": [greedy]});
+    refused(cluster::patch(&roles, "atoll.tenant.globex", more).await, "attempting to grant RBAC");
+    cluster::remove(&roles, "atoll.tenant.globex").await;
 }

@@ -1,15 +1,13 @@
 //! Connections: which packets belong together, who may end them, and whose table they fill.
 
 use std::io::{Read, Write};
-use std::mem::offset_of;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 
-use atoll_abi::{Connection as Entry, ConnectionKey};
 use atoll_datapath::{Connection, ConnectionState, DropReason};
 use atoll_testkit::eventually;
-use aya::maps::{HashMap, Map, MapData};
 
-use crate::fabric::{Fabric, Node, Pod, State, network};
+use crate::decisions::let_time_pass;
+use crate::fabric::{Fabric, Node, Pod, network};
 use crate::forge::{self, IP};
 use crate::talk::{LIMIT, Voice, connect, listen, ping, udp};
 
@@ -358,29 +356,6 @@ fn an_address_that_is_used_again_inherits_no_connection() {
         (scene.dropped(DropReason::UnrelatedIcmp) > before).then_some(())
     });
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
-}
-
-/// The connections of a node as bytes.
-fn entries(state: &State) -> Entries {
-    let pin = state.config.bpf_root.join("v3/maps/connections");
-    Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap().try_into().unwrap()
-}
-
-type Entries = HashMap<MapData, [u8; size_of::<ConnectionKey>()], [u8; size_of::<Entry>()]>;
-
-/// Makes every connection of a node look as if its latest packet had come earlier.
-fn let_time_pass(node: &Node, seconds: u64) {
-    const LAST_SEEN: std::ops::Range<usize> =
-        offset_of!(Entry, last_seen)..offset_of!(Entry, last_seen) + 8;
-    node.run(move |state| {
-        let mut table = entries(state);
-        let all: Vec<_> = table.iter().map(Result::unwrap).collect();
-        for (key, mut entry) in all {
-            let seen = u64::from_ne_bytes(entry[LAST_SEEN].try_into().unwrap());
-            entry[LAST_SEEN].copy_from_slice(&(seen - seconds * 1_000_000_000).to_ne_bytes());
-            table.insert(key, entry, 0).unwrap();
-        }
-    });
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use atoll_datapath::{Attachment, Connection, Datapath, DatapathConfig, DropReason, Traffic};
 use atoll_plan::{
-    Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface,
-    Reach, Step, diff,
+    Device, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
+    PodInterface, Reach, Step, diff,
 };
 use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
@@ -183,6 +183,7 @@ impl Pod {
             guard: self.guard(),
             reach: Reach::Everything,
             has_siblings: false,
+            device: Device::Veth,
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use atoll_datapath::{Datapath, DatapathError, DropReason, Tended};
 use atoll_plan::{NodePlan, Step, diff};
 use atoll_testkit::eventually;
+use tokio::sync::mpsc::Receiver;
 
 use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
-use crate::talk::{converse, udp};
+use crate::talk::{BRIEF, LIMIT, converse, udp};
 
 /// Two pods on the first node and one on the second.
 pub(crate) fn three_pods(fabric: &Fabric) -> [Pod; 3] {
@@ -511,4 +513,29 @@ fn after_a_reboot_everything_is_made_anew() {
     node.converge();
     is_as_planned(node);
     converse(&pods[0], &pods[2]);
+}
+
+/// Whether word of a change comes within `limit`.
+fn word_comes(state: &State, news: &mut Receiver<()>, limit: Duration) -> bool {
+    let word = async { tokio::time::timeout(limit, news.recv()).await.is_ok() };
+    state.runtime.block_on(word)
+}
+
+#[test]
+fn what_is_removed_by_our_own_hand_is_no_news_and_what_others_remove_is() {
+    let fabric = Fabric::of(1);
+    let pods = [1, 2, 3, 4].map(|last| fabric.pod(0, network(100), &format!("10.0.0.{last}")));
+    let names = pods.each_ref().map(|pod| pod.host_side.clone());
+    fabric.nodes[0].run(move |state| {
+        let mut news = state.runtime.block_on(async { Datapath::news().unwrap() });
+        while word_comes(state, &mut news, BRIEF) {}
+        for together in [&names[..1], &names[1..3]] {
+            let removal = Step::RemoveInterfaces(together.iter().cloned().collect());
+            state.apply(&removal).unwrap();
+            assert!(!word_comes(state, &mut news, BRIEF), "{together:?}");
+        }
+        let by_hand = ["link", "delete", names[3].as_str()];
+        assert!(std::process::Command::new("ip").args(by_hand).status().unwrap().success());
+        assert!(word_comes(state, &mut news, LIMIT));
+    });
 }

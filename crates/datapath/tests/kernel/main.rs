@@ -4,6 +4,7 @@
 
 mod connections;
 mod counting;
+mod decisions;
 mod doors;
 mod fabric;
 mod fragments;
@@ -21,6 +22,7 @@ mod services;
 mod several_interfaces;
 mod spoofing;
 mod talk;
+mod taps;
 mod threats;
 mod under_load;
 mod upgrade;

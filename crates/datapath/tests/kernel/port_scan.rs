@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
 
-use atoll_abi::{DOOR_PORT, Door};
+use atoll_abi::{DOOR_PORT, Door, PROBER_PORTS};
 use atoll_plan::{Doors, ServiceDoor};
 use atoll_testkit::{PacketSocket, eventually};
 use atoll_types::{GATEWAY_V4, NetAddr};
@@ -18,8 +19,14 @@ const LISTENER: u16 = 61100;
 /// What a node listens at for others: kubelet, etcd, the API, node ports, the tunnel, our own.
 const UDP_PORTS: [u16; 12] = [53, 67, 68, 123, 161, 443, 514, 2379, 4789, 8472, 10250, DOOR_PORT];
 
-/// Frames that open a TCP connection to each port, right in everything.
-fn openings(from: Voice, to: IpAddr) -> impl Iterator<Item = Vec<u8>> {
+/// Frames of TCP to each port from the first on, right in everything: such that open a connection,
+/// or such that end one that never was.
+fn frames(
+    from: Voice,
+    to: IpAddr,
+    opens: bool,
+    ports: RangeInclusive<u16>,
+) -> impl Iterator<Item = Vec<u8>> {
     let builder = PacketBuilder::ethernet2(from.pod.mac.octets(), GATEWAY);
     let (builder, tcp) = match (from.ip, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => (builder.ipv4(from.octets(), to.octets(), 64), 34),
@@ -27,9 +34,11 @@ fn openings(from: Voice, to: IpAddr) -> impl Iterator<Item = Vec<u8>> {
         _ => panic!("addresses of two families"),
     };
     let mut to_port_zero = vec![];
-    builder.tcp(40_000, 0, 1, 1024).syn().write(&mut to_port_zero, &[]).unwrap();
+    let tcp_header = builder.tcp(40_000, 0, 1, 1024);
+    let tcp_header = if opens { tcp_header.syn() } else { tcp_header.fin() };
+    tcp_header.write(&mut to_port_zero, &[]).unwrap();
     let checksum = u16::from_be_bytes([to_port_zero[tcp + 16], to_port_zero[tcp + 17]]);
-    (1..=u16::MAX).map(move |port| {
+    ports.map(move |port| {
         let sum = u32::from(!checksum) + u32::from(port);
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         let mut frame = to_port_zero.clone();
@@ -69,7 +78,7 @@ impl Scan {
 
     /// Every TCP port, and the UDP ports that something listens at.
     fn try_everything(&mut self, from: Voice, to: IpAddr) {
-        openings(from, to).for_each(|frame| self.socket.send(&frame).unwrap());
+        frames(from, to, true, 1..=u16::MAX).for_each(|frame| self.socket.send(&frame).unwrap());
         self.gather();
         for port in UDP_PORTS {
             let frame = packet(from, to, 17, &datagram((40_000, port), b"anybody?"));
@@ -135,6 +144,9 @@ fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
             scan.try_everything(speaking(&pod, own), to);
         }
     }
+    let prober = Door::Prober.listeners()[0];
+    let endings = frames(pod.v4(), prober, false, 1..=PROBER_PORTS - 1);
+    endings.for_each(|frame| scan.socket.send(&frame).unwrap());
     let doors = ["10.96.0.1:443", "10.96.0.10:53", "[fd96::1]:443"];
     let doors: BTreeSet<SocketAddr> = doors.iter().map(|it| it.parse().unwrap()).collect();
     eventually("every door answers", || {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use atoll_abi::Door;
+use atoll_abi::{Door, PROBER_PORTS};
 use atoll_datapath::DropReason;
 use atoll_plan::ServiceDoor;
 use atoll_types::NetAddr;
@@ -140,9 +140,19 @@ fn a_service_is_called_with_right_checksums_also_with_every_offload_off() {
 
 /// A connection of the agent from this address of its own to a port of the pod.
 fn probe(node: &Node, from: IpAddr, to: SocketAddr, patience: Duration) -> Option<TcpStream> {
+    probe_from(node, SocketAddr::new(from, PROBER_PORTS + 77), to, patience)
+}
+
+fn probe_from(
+    node: &Node,
+    from: SocketAddr,
+    to: SocketAddr,
+    patience: Duration,
+) -> Option<TcpStream> {
     node.namespace.run(|| {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&from.into()).unwrap();
         socket.connect_timeout(&to.into(), patience).ok()?;
         Some(socket.into())
     })
@@ -177,9 +187,11 @@ fn nobody_of_the_node_but_the_prober_opens_a_connection_to_a_pod() {
     for from in [resolver, service, node.underlay.into()] {
         assert!(probe(node, from, to, BRIEF).is_none(), "{from} reached the pod");
     }
+    let prober = SocketAddr::new(Door::Prober.listeners()[0], PROBER_PORTS - 1);
+    assert!(probe_from(node, prober, to, BRIEF).is_none(), "not from any port of the prober");
     server.set_nonblocking(true).unwrap();
     assert!(server.accept().is_err());
-    assert!(node.dropped(Some(acme.network), DropReason::NoEndpoint) >= 3);
+    assert!(node.dropped(Some(acme.network), DropReason::NoEndpoint) >= 4);
 }
 
 #[test]

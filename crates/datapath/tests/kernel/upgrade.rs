@@ -2,15 +2,14 @@
 
 use std::mem::offset_of;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use atoll_abi::{Connection, ConnectionKey, DropCounter, DropKey, Endpoint, EndpointKey};
 use atoll_datapath::{Datapath, DatapathError, DropReason};
 use atoll_testkit::eventually;
-use aya::Ebpf;
 use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, PerCpuHashMap};
+use aya::{Ebpf, include_bytes_aligned};
 
 use crate::fabric::{Fabric, State, attachments, network};
 use crate::lifecycle::{Stops, is_as_planned, lockstep, three_pods};
@@ -80,31 +79,8 @@ fn write_tables((from, to): (&Path, &Path)) {
 
 /// Only an object file can say what the maps in an array are like.
 fn array_of_tables() -> Map {
-    const SOURCE: &str = r#"
-        #include <linux/bpf.h>
-        #include <bpf/bpf_helpers.h>
-        struct {
-            __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-            __uint(max_entries, 4096);
-            __type(key, __u32);
-            __array(values, struct {
-                __uint(type, BPF_MAP_TYPE_LRU_HASH);
-                __uint(max_entries, 16384);
-                __uint(key_size, 44);
-                __uint(value_size, 48);
-            });
-        } connections SEC(".maps");
-        char LICENSE[] SEC("license") = "GPL";
-    "#;
-    let dir = tempfile::tempdir().unwrap();
-    let [source, object] = ["former.c", "former.o"].map(|name| dir.path().join(name));
-    std::fs::write(&source, SOURCE).unwrap();
-    let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
-    let architecture = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    let mut compile = Command::new(clang);
-    compile.args(["--target=bpf", "-g", "-O2", "-c", &architecture]).arg(&source);
-    assert!(compile.arg("-o").arg(&object).status().unwrap().success());
-    Ebpf::load_file(&object).unwrap().take_map("connections").unwrap()
+    static LAYOUT_2: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout_2.o"));
+    Ebpf::load(LAYOUT_2).unwrap().take_map("connections").unwrap()
 }
 
 fn copy_drops((from, to): (&Path, &Path)) {
@@ -231,4 +207,26 @@ fn maps_that_are_not_what_the_older_layout_had_are_refused() {
             "{error}"
         );
     });
+}
+
+#[test]
+fn the_connections_of_an_older_layout_are_taken_over_with_who_opened_them() {
+    let fabric = Fabric::of(2);
+    let pods = three_pods(&fabric);
+    let node = &fabric.nodes[0];
+    let sockets = [udp(pods[0].v4(), 7), udp(pods[1].v4(), 9)];
+    for (from, to) in [(0, 1), (1, 0)] {
+        sockets[from].send_to(b"?", sockets[to].local_addr().unwrap()).unwrap();
+        sockets[to].recv(&mut [0; 8]).unwrap();
+    }
+    let before = node.connections(network(100));
+    assert_eq!(before.len(), 1);
+    node.run(|state| {
+        turn_back(state);
+        state.open();
+    });
+    assert_eq!(node.connections(network(100)), before);
+    sockets[1].send_to(b"!", sockets[0].local_addr().unwrap()).unwrap();
+    sockets[0].recv(&mut [0; 8]).unwrap();
+    assert_eq!(node.connections(network(100)), before);
 }

@@ -16,7 +16,7 @@ struct Tally {
 
 /// Across nodes and on one node, while every agent is deleted and comes back.
 pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
-    let mut flows = [flow(stage, "10.0.0.6")?, flow(stage, "10.0.0.7")?];
+    let mut flows = [flow(stage, "10.0.0.6", 45)?, flow(stage, "10.0.0.7", 45)?];
     let before = agents(stage)?;
     let select = "--selector=app.kubernetes.io/component=agent";
     stage.kubectl.run(&["delete", "pods", "--namespace", NAMESPACE, select])?;
@@ -32,15 +32,22 @@ pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
     flows.iter_mut().try_for_each(whole)
 }
 
-fn flow(stage: &Stage, server: &str) -> Result<Running> {
+/// From acme/web, for so many seconds.
+pub(crate) fn flow(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
+    let seconds = seconds.to_string();
     let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
-    let how = ["--udp", server, "--rate", "200", "--seconds", "45"];
+    let how = ["--udp", server, "--rate", "200", "--seconds", &seconds];
     stage.kubectl.start(&[&inside[..], &how[..]].concat())
 }
 
-fn whole(flow: &mut Running) -> Result<()> {
-    let line = flow.line()?;
-    let tally: Tally = serde_json::from_str(&line).context("the flow counted nothing")?;
+/// Waits for its end; not one packet was lost.
+pub(crate) fn whole(flow: &mut Running) -> Result<()> {
+    nothing_was_lost(&flow.line()?)
+}
+
+/// Reads what a flow says at its end.
+pub(crate) fn nothing_was_lost(line: &str) -> Result<()> {
+    let tally: Tally = serde_json::from_str(line).context("the flow counted nothing")?;
     ensure!(tally.sent > 1000 && tally.lost == 0, "{tally:?}");
     Ok(())
 }

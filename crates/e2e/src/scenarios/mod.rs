@@ -1,9 +1,13 @@
 //! What is tried on the cluster, by subject.
 
 pub(crate) mod agents;
+pub(crate) mod infra;
 pub(crate) mod leaving;
+pub(crate) mod life;
 pub(crate) mod names;
 pub(crate) mod nodes;
+pub(crate) mod plain;
 pub(crate) mod power;
 pub(crate) mod reach;
 pub(crate) mod users;
+pub(crate) mod workloads;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::{AddrParseError, IpAddr};
 
-use atoll_api::Port;
+use atoll_api::{InterfaceType, Port};
+use atoll_plan::Device;
 use atoll_types::{Cidr, CidrError, MacAddr, MacError, NetAddr, NetworkId, NetworkIdError, PodRef};
 
 /// A port as a node needs it.
@@ -23,6 +24,8 @@ pub struct PlacedPort {
     pub pod_uid: String,
     /// The interface's name inside the pod.
     pub interface: String,
+    /// What the pod finds under that name.
+    pub device: Device,
     /// The node, once there is one.
     pub node: Option<String>,
     /// The pod's other interfaces, which come with this one.
@@ -80,6 +83,10 @@ impl TryFrom<&Port> for PlacedPort {
             pod: PodRef::new(port.metadata.namespace.clone().unwrap_or_default(), &spec.pod),
             pod_uid: spec.pod_uid.clone(),
             interface: spec.interface.clone(),
+            device: match spec.interface_type {
+                InterfaceType::Veth => Device::Veth,
+                InterfaceType::Tap => Device::Tap,
+            },
             node: spec.node.clone(),
             others: spec.other_interfaces.iter().cloned().collect(),
             routes: routes.collect::<Result<_, _>>()?,

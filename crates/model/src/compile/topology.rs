@@ -103,6 +103,9 @@ pub struct Compiled {
     pub plan: NodePlan,
     /// Who is behind each interface of the plan.
     pub occupants: BTreeMap<HostInterface, Occupant>,
+    /// Where each pod of this node is probed, by its UID: its first interface, and the address there
+    /// that others know it by.
+    pub primaries: BTreeMap<String, (HostInterface, IpAddr)>,
     /// What was left out, and why.
     pub complaints: Vec<Complaint>,
 }
@@ -228,6 +231,10 @@ impl Attached<'_> {
     fn has(&self, port: &PlacedPort) -> bool {
         self.attachment.is_for(port) || self.first.brings(port)
     }
+
+    fn is_first(&self, port: &PlacedPort) -> bool {
+        port.interface == self.first.interface && port.routes.is_empty()
+    }
 }
 
 /// The pods that the runtime has asked for, each with the port it asked for.
@@ -259,6 +266,9 @@ fn place_port(
         let name = pod.attachment.host_interface(port);
         compiled.plan.interfaces.insert(name.clone(), pod_interface(view, port, pod));
         compiled.occupants.insert(name.clone(), occupant(pod));
+        if let Some(ip) = port.ips.first().filter(|_| pod.is_first(port)) {
+            compiled.primaries.insert(port.pod_uid.clone(), (name.clone(), *ip));
+        }
         Place::Here(name)
     } else if let Some(ip) = view.nodes.get(node) {
         Place::There(*ip)
@@ -283,7 +293,6 @@ fn occupant(pod: &Attached<'_>) -> Occupant {
 }
 
 fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> PodInterface {
-    let is_first = port.interface == pod.first.interface && port.routes.is_empty();
     PodInterface {
         sandbox: pod.attachment.sandbox.clone(),
         name: port.interface.clone(),
@@ -294,8 +303,13 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
             mac: port.mac,
             ips: port.ips.iter().copied().collect(),
         },
-        reach: if is_first { Reach::Everything } else { Reach::Only(port.routes.clone()) },
+        reach: if pod.is_first(port) {
+            Reach::Everything
+        } else {
+            Reach::Only(port.routes.clone())
+        },
         has_siblings: !pod.first.others.is_empty(),
+        device: port.device,
     }
 }
 
@@ -303,6 +317,7 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
 mod tests {
     use std::collections::BTreeSet;
 
+    use atoll_plan::Device;
     use atoll_types::MacAddr;
 
     use super::*;
@@ -317,6 +332,7 @@ mod tests {
             pod: PodRef::new(format!("tenant-{network}"), pod),
             pod_uid: format!("{network}-{pod}"),
             interface: "eth0".into(),
+            device: Device::Veth,
             node: Some(node.into()),
             others: BTreeSet::new(),
             routes: BTreeSet::new(),

@@ -12,6 +12,7 @@ mod network;
 mod pod;
 mod port;
 mod quota;
+mod role;
 mod routes;
 mod service;
 mod subnet;

@@ -324,6 +324,7 @@ fn binding(pod: &Pod, all: &[(Nic, Next)], position: usize, through: Vec<String>
         pod: pod.meta.name.name.clone(),
         pod_uid: pod.meta.uid.clone(),
         interface: all[position].0.name.to_string(),
+        interface_type: all[position].0.kind,
         node: pod.node.clone(),
         primary,
         other_interfaces: if primary { names.skip(1).collect() } else { Vec::new() },

@@ -114,6 +114,7 @@ impl World {
             Kind::Claim => self.claims.get(name).map(|claim| &claim.meta),
             Kind::Tenant => self.tenants.get(name).map(|tenant| &tenant.meta),
             Kind::Subnet => self.subnets.get(name).map(|subnet| &subnet.meta),
+            Kind::ClusterRole => self.roles.get(name).map(|role| &role.meta),
             Kind::Service => self.services.get(name).map(|service| &service.meta),
             Kind::Namespace => self.namespaces.get(name).map(|namespace| &namespace.meta),
         };

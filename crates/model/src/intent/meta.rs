@@ -24,6 +24,8 @@ pub enum Kind {
     Pod,
     /// `Service`
     Service,
+    /// `ClusterRole`
+    ClusterRole,
 }
 
 /// An object's name, with its namespace where it has one.

@@ -11,6 +11,7 @@ mod network;
 mod nic;
 mod pod;
 mod port;
+mod role;
 mod service;
 mod subnet;
 mod template;
@@ -26,6 +27,7 @@ pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
 pub use pod::Pod;
 pub use port::{Bound, Port, PortPlan};
+pub use role::{Role, role_name, role_of, tenant_of_role};
 pub use service::Service;
 pub use subnet::{Subnet, SubnetPlan};
 pub use template::{Template, TemplateError};
@@ -67,6 +69,8 @@ pub enum Seen {
     Pod(Pod),
     /// A service.
     Service(Service),
+    /// A role.
+    ClusterRole(Role),
 }
 
 impl Seen {
@@ -81,6 +85,7 @@ impl Seen {
             Seen::Namespace(namespace) => &namespace.meta,
             Seen::Pod(pod) => &pod.meta,
             Seen::Service(service) => &service.meta,
+            Seen::ClusterRole(role) => &role.meta,
         }
     }
 }

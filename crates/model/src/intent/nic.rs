@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use atoll_api::{Reason, marks};
+use atoll_api::{InterfaceType, Reason, marks};
 use atoll_types::{Label, MacAddr};
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::Malformed;
 
@@ -28,6 +28,8 @@ pub struct Nic {
     pub mac: Option<MacAddr>,
     /// A port that was made beforehand.
     pub port: Option<String>,
+    /// What the pod finds under its name.
+    pub kind: InterfaceType,
 }
 
 impl Nic {
@@ -51,29 +53,24 @@ const MOST: usize = 16;
 /// How long an interface's name may be in Linux.
 const LONGEST_NAME: usize = 15;
 
+/// What can be written of an interface.
+const FIELDS: &str = "network, subnet, ip, ips, mac, name, port, type";
+
 /// An interface as it is written.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default)]
 struct Written {
     network: Option<String>,
     subnet: Option<String>,
     ip: Option<String>,
-    #[serde(default)]
     ips: Vec<String>,
     mac: Option<String>,
     name: Option<String>,
     port: Option<String>,
-}
-
-/// An extra network as it is written: just its name, or with what is asked of the interface.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenNetwork {
-    Name(String),
-    Full(Box<Written>),
+    kind: Option<String>,
 }
 
 /// Where something was written.
+#[derive(Clone, Copy)]
 struct Place {
     mark: &'static str,
     position: usize,
@@ -102,49 +99,84 @@ pub(super) fn parse(nics: Option<&str>, extra: Option<&str>) -> Result<Vec<Nic>,
 
 fn parse_nics(text: &str) -> Result<Vec<Asked>, Malformed> {
     let mark = marks::NICS;
-    let written: Vec<Written> = json(text, mark, r#"[{"ip": "10.0.0.5"}]"#)?;
+    let written = list(text, mark, NICS_LIKE)?;
     if written.is_empty() {
-        return Err(malformed(format!("{mark}: the list is empty")));
+        let right = "leave the annotation out, or write [{}]";
+        return Err(malformed(format!("{mark}: the list is empty; {right}")));
     }
-    let placed = written.into_iter().enumerate();
-    placed.map(|(position, nic)| nic.within_pods_network(Place { mark, position })).collect()
+    let placed =
+        written.iter().enumerate().map(|(position, item)| (Place { mark, position }, item));
+    placed.map(|(place, item)| Written::read(item, place)?.within_pods_network(place)).collect()
 }
 
 fn parse_extra(text: &str) -> Result<Vec<Asked>, Malformed> {
     let mark = marks::EXTRA_NETWORKS;
-    let written: Vec<WrittenNetwork> = match text.trim_start().starts_with('[') {
-        true => json(text, mark, r#"["net-b", {"network": "net-c", "name": "net1"}]"#)?,
-        false => text.split(',').map(|item| WrittenNetwork::Name(item.trim().into())).collect(),
+    let written: Vec<Value> = match text.trim_start().starts_with('[') {
+        true => list(text, mark, EXTRA_LIKE)?,
+        false => text.split(',').map(|item| item.trim().into()).collect(),
     };
-    let placed = written.into_iter().enumerate();
-    placed.map(|(position, network)| network.parse(Place { mark, position })).collect()
+    let placed =
+        written.iter().enumerate().map(|(position, item)| (Place { mark, position }, item));
+    placed.map(|(place, item)| extra_network(item, place)).collect()
 }
 
-fn json<T: for<'a> Deserialize<'a>>(text: &str, mark: &str, like: &str) -> Result<T, Malformed> {
+const NICS_LIKE: &str = r#"[{"ip": "10.0.0.5"}]"#;
+const EXTRA_LIKE: &str = r#"["net-b", {"network": "net-c", "name": "net1"}]"#;
+
+fn list(text: &str, mark: &str, like: &str) -> Result<Vec<Value>, Malformed> {
     serde_json::from_str(text)
-        .map_err(|error| malformed(format!("{mark} must be JSON like {like}: {error}")))
+        .map_err(|error| malformed(format!("{mark} must be a JSON list like {like}: {error}")))
 }
 
-impl WrittenNetwork {
-    fn parse(self, place: Place) -> Result<Asked, Malformed> {
-        let written = match self {
-            WrittenNetwork::Full(written) => *written,
-            WrittenNetwork::Name(text) => {
-                let (network, name) = match text.split_once('@') {
-                    Some((network, name)) => (network.to_owned(), Some(name.to_owned())),
-                    None => (text, None),
-                };
-                Written { network: Some(network), name, ..Written::default() }
-            }
-        };
-        if given(written.network.clone()).is_none() && given(written.port.clone()).is_none() {
-            return Err(place.wrong("network", "names no network"));
-        }
-        written.parse(place)
+/// An extra network is just its name, or has what is asked of the interface.
+fn extra_network(item: &Value, place: Place) -> Result<Asked, Malformed> {
+    let written = match item {
+        Value::String(text) => Written::short(text),
+        item => Written::read(item, place)?,
+    };
+    if given(written.network.clone()).is_none() && given(written.port.clone()).is_none() {
+        return Err(place.wrong("network", "names no network; write one of the tenant's own"));
     }
+    written.parse(place)
 }
 
 impl Written {
+    /// `network` or `network@name`.
+    fn short(text: &str) -> Self {
+        let (network, name) = match text.split_once('@') {
+            Some((network, name)) => (network, Some(name.to_owned())),
+            None => (text, None),
+        };
+        Written { network: Some(network.to_owned()), name, ..Written::default() }
+    }
+
+    fn read(item: &Value, place: Place) -> Result<Self, Malformed> {
+        let Value::Object(fields) = item else {
+            let Place { mark, position } = place;
+            let right = format!("it must be an object with {FIELDS}");
+            return Err(malformed(format!("{mark}[{position}]: {item} is none; {right}")));
+        };
+        let mut written = Written::default();
+        for (field, value) in fields {
+            let slot = match field.as_str() {
+                "network" => &mut written.network,
+                "subnet" => &mut written.subnet,
+                "ip" => &mut written.ip,
+                "mac" => &mut written.mac,
+                "name" => &mut written.name,
+                "port" => &mut written.port,
+                "type" => &mut written.kind,
+                "ips" => {
+                    written.ips = texts(value).map_err(|error| place.wrong(field, error))?;
+                    continue;
+                }
+                _ => return Err(place.wrong(field, format!("no such field; there are {FIELDS}"))),
+            };
+            *slot = text(value).map_err(|error| place.wrong(field, error))?;
+        }
+        Ok(written)
+    }
+
     fn within_pods_network(self, place: Place) -> Result<Asked, Malformed> {
         if self.network.is_some() {
             let mark = marks::EXTRA_NETWORKS;
@@ -159,17 +191,34 @@ impl Written {
         let nic = Nic {
             name: first_name(),
             network: parsed(self.network).map_err(|error| place.wrong("network", error))?,
-            subnet: given(self.subnet),
+            subnet: object_name(self.subnet).map_err(|error| place.wrong("subnet", error))?,
             ips: addresses(given(self.ip), self.ips, &place)?,
             mac: parsed(self.mac).map_err(|error| place.wrong("mac", error))?,
-            port: given(self.port),
+            port: object_name(self.port).map_err(|error| place.wrong("port", error))?,
+            kind: interface_type(self.kind).map_err(|error| place.wrong("type", error))?,
         };
         if nic.port.is_some() && (nic.asks_for_place() || nic.mac.is_some()) {
-            let why = "a port made beforehand has its subnet, addresses and mac already";
+            let why =
+                "a port made beforehand has its subnet, addresses and mac already; leave them out";
             return Err(place.wrong("port", why));
         }
         Ok(Asked { nic, name, place })
     }
+}
+
+fn text(value: &Value) -> Result<Option<String>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.clone())),
+        other => Err(format!("{other} is no text; write it in quotes")),
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    let right = r#"it must be a list like ["10.0.0.5", "fd00::5"]"#;
+    let Value::Array(items) = value else { return Err(format!("{value} is none; {right}")) };
+    let text = |item: &Value| item.as_str().map(str::to_owned);
+    items.iter().map(text).collect::<Option<_>>().ok_or_else(|| format!("{value}: {right}"))
 }
 
 fn first_name() -> Label {
@@ -184,6 +233,20 @@ fn parsed<T: std::str::FromStr<Err: ToString>>(text: Option<String>) -> Result<O
     given(text).map(|text| text.parse().map_err(|error: T::Err| error.to_string())).transpose()
 }
 
+/// The name of a subnet or of a port, as Kubernetes lets them be.
+fn object_name(text: Option<String>) -> Result<Option<String>, String> {
+    let fits = |letter: char| {
+        letter.is_ascii_lowercase() || letter.is_ascii_digit() || ['-', '.'].contains(&letter)
+    };
+    match given(text) {
+        Some(name) if !name.chars().all(fits) || name.len() > 253 => {
+            let right = "one has lower-case letters, digits, dashes and dots";
+            Err(format!("{name:?} is no object's name: {right}"))
+        }
+        name => Ok(name),
+    }
+}
+
 /// At most one address of each family, from either field.
 fn addresses(
     ip: Option<String>,
@@ -196,23 +259,34 @@ fn addresses(
     let field = if ip.is_some() { "ip" } else { "ips" };
     let parse = |text: String| {
         let parsed = text.parse::<IpAddr>().map(|ip| ip.to_canonical());
-        parsed.map_err(|_| place.wrong(field, format!("{text:?} is not an IP address")))
+        parsed
+            .map_err(|_| place.wrong(field, format!("{text:?} is not an IP address like 10.0.0.5")))
     };
     let parsed = ip.into_iter().chain(ips).map(parse).collect::<Result<Vec<_>, _>>()?;
     let fours = parsed.iter().filter(|ip| ip.is_ipv4()).count();
     if fours > 1 || parsed.len() - fours > 1 {
-        return Err(place.wrong(field, "an interface has one address of each family"));
+        return Err(place.wrong(field, "an interface has at most one address of each family"));
     }
     Ok(parsed)
+}
+
+fn interface_type(text: Option<String>) -> Result<InterfaceType, String> {
+    match given(text).as_deref() {
+        None | Some("veth") => Ok(InterfaceType::Veth),
+        Some("tap") => Ok(InterfaceType::Tap),
+        Some(other) => Err(format!("{other:?} is neither veth nor tap")),
+    }
 }
 
 /// Ports are named after their interface, so that it is a DNS label.
 fn interface_name(text: Option<String>) -> Result<Option<Label>, String> {
     match parsed::<Label>(text)? {
-        Some(name) if name.as_str().len() > LONGEST_NAME => {
-            Err(format!("\"{name}\" is longer than {LONGEST_NAME} characters"))
+        Some(name) if name.as_str().len() > LONGEST_NAME => Err(format!(
+            "\"{name}\" is longer than the {LONGEST_NAME} characters that Linux allows"
+        )),
+        Some(name) if name.as_str() == "lo" => {
+            Err("\"lo\" is every pod's loopback; take another name".into())
         }
-        Some(name) if name.as_str() == "lo" => Err("\"lo\" is every pod's loopback".into()),
         name => Ok(name),
     }
 }
@@ -223,11 +297,15 @@ fn settle_names(asked: Vec<Asked>) -> Result<Vec<Nic>, Malformed> {
     for (position, Asked { name, place, .. }) in asked.iter().enumerate() {
         let Some(name) = name else { continue };
         if position == 0 && name.as_str() != FIRST {
-            let why = format!("a pod's first interface is always {FIRST}, not {name}");
+            let why =
+                format!("a pod's first interface is always {FIRST}, not {name}; leave it out");
             return Err(place.wrong("name", why));
         }
         if position > 0 && !taken.insert(name.clone()) {
-            return Err(place.wrong("name", format!("two interfaces are called {name}")));
+            return Err(place.wrong(
+                "name",
+                format!("two interfaces are called {name}; give each a name of its own"),
+            ));
         }
     }
     let mut free = (1..).filter_map(|number| format!("net{number}").parse::<Label>().ok());
@@ -250,86 +328,4 @@ fn malformed(message: String) -> Malformed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nics(text: &str) -> Vec<Nic> {
-        parse(Some(text), None).unwrap()
-    }
-
-    fn message(text: &str) -> String {
-        parse(Some(text), None).unwrap_err().message
-    }
-
-    fn names_and_networks(extra: &str) -> Vec<String> {
-        let nics = parse(None, Some(extra)).unwrap();
-        let network = |nic: &Nic| nic.network.as_ref().map_or("-".into(), Label::to_string);
-        nics.iter().map(|nic| format!("{} {}", nic.name, network(nic))).collect()
-    }
-
-    #[test]
-    fn a_pod_that_asks_for_nothing_has_one_interface() {
-        let nics = parse(None, None).unwrap();
-        assert_eq!(
-            (nics.len(), nics[0].name.as_str(), nics[0].asks_for_place()),
-            (1, "eth0", false)
-        );
-    }
-
-    #[test]
-    fn a_pod_asks_for_subnet_address_and_name() {
-        let nics = nics(r#"[{"subnet": "web", "ip": "10.0.0.5", "name": "eth0"}, {}]"#);
-        assert_eq!(nics[0].subnet.as_deref(), Some("web"));
-        assert_eq!(nics[0].ips, ["10.0.0.5".parse::<IpAddr>().unwrap()]);
-        assert_eq!((nics[1].name.as_str(), nics[1].asks_for_place()), ("net1", false));
-    }
-
-    #[test]
-    fn an_interface_may_ask_for_an_address_of_each_family() {
-        let nics = nics(r#"[{"ips": ["10.0.0.5", "fd00::5"]}]"#);
-        assert_eq!(nics[0].ips.len(), 2);
-        assert!(message(r#"[{"ips": ["10.0.0.5", "10.0.0.6"]}]"#).contains("one address of each"));
-        assert!(message(r#"[{"ip": "10.0.0.5", "ips": ["fd00::5"]}]"#).contains("one of both"));
-    }
-
-    #[test]
-    fn extra_networks_are_written_as_json_or_as_a_short_list() {
-        let expected = ["eth0 -", "net1 b", "net2 c"];
-        assert_eq!(names_and_networks(r#"["b", {"network": "c"}]"#), expected);
-        assert_eq!(names_and_networks("b, c"), expected);
-        assert_eq!(names_and_networks("b@data,c"), ["eth0 -", "data b", "net1 c"]);
-        assert_eq!(names_and_networks("b,c@net1"), ["eth0 -", "net2 b", "net1 c"]);
-        assert_eq!(names_and_networks("b,b"), ["eth0 -", "net1 b", "net2 b"]);
-    }
-
-    #[test]
-    fn what_is_wrong_with_an_extra_network_is_said_with_its_place() {
-        let message = |text| parse(None, Some(text)).unwrap_err().message;
-        assert_eq!(message("b,"), "atoll.dev/extra-networks[1].network: names no network");
-        assert!(
-            message("globex.b").starts_with("atoll.dev/extra-networks[0].network: \"globex.b\"")
-        );
-        assert!(message("b@data,c@data").contains("two interfaces are called data"));
-        assert!(message("b@eth0").contains("two interfaces are called eth0"));
-        assert!(message("[1]").starts_with("atoll.dev/extra-networks must be JSON like"));
-        assert!(message(&["b"; 16].join(",")).contains("a pod may have 16"));
-    }
-
-    #[test]
-    fn what_is_wrong_with_an_annotation_is_said_with_its_place() {
-        assert_eq!(
-            message(r#"[{"ip": "10.0.0"}]"#),
-            "atoll.dev/nics[0].ip: \"10.0.0\" is not an IP address"
-        );
-        assert!(message(r#"[{}, {"name": "eth_0"}]"#).starts_with("atoll.dev/nics[1].name: "));
-        assert!(message(r#"[{"name": "a-very-long-name"}]"#).contains("longer than 15"));
-        assert!(message(r#"[{"name": "lo"}]"#).contains("loopback"));
-        assert!(message(r#"[{"name": "net1"}]"#).contains("always eth0, not net1"));
-        assert!(message(r#"[{"mac": "ff:ff:ff:ff:ff:ff"}]"#).contains("unicast"));
-        assert!(message(r#"[{"port": "mine", "ip": "10.0.0.5"}]"#).contains("already"));
-        assert!(message(r#"[{"network": "b"}]"#).contains("use atoll.dev/extra-networks"));
-        assert!(message("ten").starts_with("atoll.dev/nics must be JSON like"));
-        assert!(message(r#"[{"adress": "10.0.0.5"}]"#).contains("adress"));
-        assert_eq!(message("[]"), "atoll.dev/nics: the list is empty");
-    }
-}
+mod tests;

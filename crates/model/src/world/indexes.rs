@@ -14,8 +14,8 @@ use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::decide::{Waiting, pod_of_port};
 use crate::intent::{
-    Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Service, Subnet, Tenant, Thing,
-    Vpc,
+    Claim, Kind, Meta, Namespace, Network, ObjectName, Pod, Port, Role, Service, Subnet, Tenant,
+    Thing, Vpc,
 };
 
 /// Which objects belong to which.
@@ -77,7 +77,7 @@ macro_rules! has_meta {
     )*};
 }
 
-has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service);
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role);
 
 impl Item for Tenant {
     const KIND: Kind = Kind::Tenant;
@@ -106,6 +106,7 @@ impl Item for Tenant {
         world.touch_networks_of_tenant(&self.meta.name.name, touched);
         world.touch_waiting_in_tenant(&self.meta.name.name, touched);
         world.touch_services_of_tenant(&self.meta.name.name, touched);
+        world.touch_role(&self.meta.name.name, touched);
     }
 }
 
@@ -175,6 +176,7 @@ impl Item for Network {
     fn touch(&self, world: &World, touched: &mut Touched) {
         let Ok(plan) = &self.plan else { return };
         world.touch_tenant(plan.name.tenant.as_str(), touched);
+        world.touch_role(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
         world.touch_neighbours(&plan.vpc, touched);
         world.touch_routes_into(&plan.vpc, touched);
@@ -221,6 +223,7 @@ impl Item for Subnet {
     fn touch(&self, world: &World, touched: &mut Touched) {
         let Ok(plan) = &self.plan else { return };
         world.touch_network(&plan.network, touched);
+        world.touch_role(plan.network.tenant.as_str(), touched);
         world.touch_waiting_for_network(&plan.network, touched);
         world.touch_routes_to(&plan.network, touched);
     }
@@ -447,4 +450,22 @@ impl Item for Service {
     fn touch(&self, world: &World, touched: &mut Touched) {
         world.touch_claims_of_service(&self.meta.name, touched);
     }
+}
+
+impl Item for Role {
+    const KIND: Kind = Kind::ClusterRole;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.roles
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, _world: &mut World, _now: Moment) {}
+
+    fn says_as(&self, _earlier: &Self) -> bool {
+        true
+    }
+
+    fn touch(&self, _world: &World, _touched: &mut Touched) {}
 }

@@ -21,7 +21,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
 use crate::intent::{
-    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Seen, Service, Subnet, Template, Tenant,
+    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Role, Seen, Service, Subnet, Template,
+    Tenant,
 };
 
 pub(crate) use hosts::Hosts;
@@ -89,6 +90,7 @@ pub struct World {
     pub(crate) namespaces: Shelf<Namespace>,
     pub(crate) pods: Shelf<Pod>,
     pub(crate) services: Shelf<Service>,
+    pub(crate) roles: Shelf<Role>,
     pub(crate) indexes: Indexes,
     pub(crate) numbers: Numbers,
     pub(crate) vips: Vips,
@@ -126,6 +128,7 @@ impl World {
             Seen::Namespace(namespace) => self.put(namespace, now),
             Seen::Pod(pod) => self.put(pod, now),
             Seen::Service(service) => self.put(service, now),
+            Seen::ClusterRole(role) => self.put(role, now),
         }
     }
 
@@ -141,6 +144,7 @@ impl World {
             Kind::Namespace => self.take_away::<Namespace>(&key.name, away, now),
             Kind::Pod => self.take_away::<Pod>(&key.name, away, now),
             Kind::Service => self.take_away::<Service>(&key.name, away, now),
+            Kind::ClusterRole => self.take_away::<Role>(&key.name, away, now),
         }
     }
 
@@ -155,6 +159,7 @@ impl World {
             Kind::Namespace => self.keep_only::<Namespace>(listed, now),
             Kind::Pod => self.keep_only::<Pod>(listed, now),
             Kind::Service => self.keep_only::<Service>(listed, now),
+            Kind::ClusterRole => self.keep_only::<Role>(listed, now),
         }
     }
 
@@ -177,6 +182,7 @@ impl World {
             Kind::Claim => self.decide_claim(&key.name, now),
             Kind::Pod => self.decide_pod(&key.name, now),
             Kind::Service => self.decide_service(&key.name, now),
+            Kind::ClusterRole => self.decide_role(&key.name),
             Kind::Namespace => Decision::nothing(),
         }
     }

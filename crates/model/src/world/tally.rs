@@ -74,6 +74,7 @@ impl World {
             (Kind::Namespace, self.namespaces.items().len()),
             (Kind::Pod, self.pods.items().len()),
             (Kind::Service, self.services.items().len()),
+            (Kind::ClusterRole, self.roles.items().len()),
         ]
     }
 }

@@ -4,7 +4,9 @@ use atoll_types::{NetAddr, NetworkName};
 
 use super::{Touched, World};
 use crate::action::Key;
-use crate::intent::{Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block};
+use crate::intent::{
+    Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block, role_name,
+};
 
 /// The key of a pod.
 pub(super) fn pod_key(name: &ObjectName) -> Key {
@@ -14,6 +16,10 @@ pub(super) fn pod_key(name: &ObjectName) -> Key {
 impl World {
     pub(super) fn touch_tenant(&self, tenant: &str, touched: &mut Touched) {
         touched.insert(Key::new(Kind::Tenant, ObjectName::cluster(tenant)));
+    }
+
+    pub(super) fn touch_role(&self, tenant: &str, touched: &mut Touched) {
+        touched.insert(Key::new(Kind::ClusterRole, role_name(tenant)));
     }
 
     pub(super) fn touch_network(&self, network: &NetworkName, touched: &mut Touched) {

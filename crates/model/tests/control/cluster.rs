@@ -7,6 +7,7 @@ use atoll_api::{self as api, ClaimHolder, marks};
 use atoll_model::intent::{Kind, ObjectName, Seen, Thing};
 use atoll_model::{Action, Key, Target};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -21,6 +22,7 @@ pub(crate) enum Object {
     Namespace(core::Namespace),
     Pod(core::Pod),
     Service(core::Service),
+    Role(ClusterRole),
 }
 
 impl Object {
@@ -34,6 +36,7 @@ impl Object {
             Object::Namespace(_) => Kind::Namespace,
             Object::Pod(_) => Kind::Pod,
             Object::Service(_) => Kind::Service,
+            Object::Role(_) => Kind::ClusterRole,
         }
     }
 
@@ -47,6 +50,7 @@ impl Object {
             Object::Namespace(object) => &object.metadata,
             Object::Pod(object) => &object.metadata,
             Object::Service(object) => &object.metadata,
+            Object::Role(object) => &object.metadata,
         }
     }
 
@@ -60,6 +64,7 @@ impl Object {
             Object::Namespace(object) => &mut object.metadata,
             Object::Pod(object) => &mut object.metadata,
             Object::Service(object) => &mut object.metadata,
+            Object::Role(object) => &mut object.metadata,
         }
     }
 
@@ -82,6 +87,7 @@ impl Object {
             Object::Namespace(object) => Seen::Namespace(object.into()),
             Object::Pod(object) => Seen::Pod(object.into()),
             Object::Service(object) => Seen::Service(object.into()),
+            Object::Role(object) => Seen::ClusterRole(object.into()),
         }
     }
 
@@ -195,6 +201,11 @@ impl Cluster {
             Action::CreateNetwork(network) => self.make(Object::Network((**network).clone())),
             Action::CreateSubnet(subnet) => self.make(Object::Subnet((**subnet).clone())),
             Action::CreatePort(port) => self.make(Object::Port((**port).clone())),
+            Action::CreateRole(role) => self.make(Object::Role((**role).clone())),
+            Action::SetRules(target, rules) => self.guarded(target, |object| {
+                let Object::Role(role) = object else { panic!("{object:?} is no role") };
+                role.rules = Some(rules.clone());
+            }),
             Action::Delete(target) => self.delete_incarnation(target),
             Action::SetFinalizers(target, finalizers) => self.set_finalizers(target, finalizers),
             Action::ChangePort(target, change) => self.guarded(target, |object| {

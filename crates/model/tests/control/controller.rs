@@ -31,7 +31,7 @@ struct Batch {
 /// What a worker that took longer than this does not finish, as in the real controller.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) const KINDS: [Kind; 8] = [
+pub(crate) const KINDS: [Kind; 9] = [
     Kind::Tenant,
     Kind::Network,
     Kind::Subnet,
@@ -40,6 +40,7 @@ pub(crate) const KINDS: [Kind; 8] = [
     Kind::Namespace,
     Kind::Pod,
     Kind::Service,
+    Kind::ClusterRole,
 ];
 
 impl Controller {

@@ -128,9 +128,7 @@ impl History {
                 let spec = PortSpec { network: "acme.default".into(), ..PortSpec::default() };
                 self.cluster.create(made_beforehand(&format!("shop/mine-{number}"), spec)).ok();
             }
-            Step::DeletePort(number) => {
-                self.cluster.delete(&key(Kind::Port, &format!("shop/mine-{number}")));
-            }
+            Step::DeletePort(number) => self.delete(Kind::Port, &format!("shop/mine-{number}")),
             Step::DeletePod(number) => self.cluster.delete(&pod_key(number)),
             Step::BindPod(number) => self.change_pod(*number, |pod| {
                 pod.spec.as_mut().unwrap().node_name = Some("node1".into());
@@ -144,18 +142,15 @@ impl History {
                 self.cluster.create(network(&name, Some(vpc(*number)), &[&cidr])).ok();
             }
             Step::GrowNetwork(number) => self.grow_network(*number),
-            Step::MakeService(number) => {
-                self.cluster.create(service(&format!("shop/svc-{number}"), "")).ok();
-            }
+            Step::MakeService(number) => self.make_service(*number, ""),
             Step::MakeServiceWithVip(number, ip) => {
-                let asked = format!("198.18.0.{ip}");
-                self.cluster.create(service(&format!("shop/svc-{number}"), &asked)).ok();
+                self.make_service(*number, &format!("198.18.0.{ip}"));
             }
             Step::DeleteService(number) => {
-                self.cluster.delete(&key(Kind::Service, &format!("shop/svc-{number}")));
+                self.delete(Kind::Service, &format!("shop/svc-{number}"));
             }
             Step::DeleteNetwork(number) => {
-                self.cluster.delete(&key(Kind::Network, &format!("acme.extra-{number}")));
+                self.delete(Kind::Network, &format!("acme.extra-{number}"));
             }
             Step::Read(who, kind) => {
                 self.controllers[usize::from(*who)].read_next(&self.cluster, KINDS[*kind]);
@@ -163,17 +158,26 @@ impl History {
             Step::Work(who, nth) => {
                 self.controllers[usize::from(*who)].work_on_nth(&mut self.cluster, *nth);
             }
-            Step::Kill(who) => {
-                let who = usize::from(*who);
-                let now = self.controllers[who].now;
-                self.controllers[who] =
-                    Controller::start_with(&self.cluster, &Template::None, restless(), now);
-            }
+            Step::Kill(who) => self.kill(usize::from(*who)),
             Step::Wait(seconds) => {
                 let time = Duration::from_secs((*seconds).into());
                 self.controllers.iter_mut().for_each(|it| it.now += time);
             }
         }
+    }
+
+    fn kill(&mut self, who: usize) {
+        let now = self.controllers[who].now;
+        self.controllers[who] =
+            Controller::start_with(&self.cluster, &Template::None, restless(), now);
+    }
+
+    fn delete(&mut self, kind: Kind, name: &str) {
+        self.cluster.delete(&key(kind, name));
+    }
+
+    fn make_service(&mut self, number: u8, vip: &str) {
+        self.cluster.create(service(&format!("shop/svc-{number}"), vip)).ok();
     }
 
     fn make_pod(&mut self, number: u8, nics: Option<&str>) {

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1 as core;
 
 use crate::cluster::Object;
 use crate::controller::Scene;
+use crate::networks::network;
 
 pub(crate) fn key(kind: Kind, name: &str) -> Key {
     match name.split_once('/') {
@@ -142,7 +143,7 @@ fn a_network_too_many_waits_until_another_goes_or_the_limit_is_raised() {
     scene.create(tenant("acme", &["10.0.0.0/16"]));
     limit(&mut scene, Some(1), None);
     for name in ["acme.second", "acme.third"] {
-        scene.create(crate::networks::network(name, None, &["10.0.0.0/16"]));
+        scene.create(network(name, None, &["10.0.0.0/16"]));
     }
     let told = |scene: &Scene, name| {
         let status = scene.cluster.network(name).status.clone().unwrap();
@@ -184,7 +185,7 @@ fn a_tenant_goes_only_when_nothing_is_inside_and_says_what_is() {
     scene
         .create(tenant("acme", &["10.0.0.0/16"]))
         .create(namespace("shop", "acme"))
-        .create(crate::networks::network("acme.second", None, &["10.1.0.0/16"]))
+        .create(network("acme.second", None, &["10.1.0.0/16"]))
         .delete(Kind::Tenant, "acme");
     let waiting = |scene: &Scene| {
         let status = scene.cluster.tenant("acme").status.clone().unwrap();
@@ -225,8 +226,8 @@ fn a_network_that_would_hide_its_tenants_services_fails_and_names_both() {
     let mut scene = Scene::new();
     scene
         .create(tenant("acme", &[]))
-        .create(crate::networks::network("acme.over", None, &["198.18.0.0/15"]))
-        .create(crate::networks::network("acme.beside", None, &["198.19.0.0/16"]));
+        .create(network("acme.over", None, &["198.18.0.0/15"]))
+        .create(network("acme.beside", None, &["198.19.0.0/16"]));
     let told = |name| scene.cluster.network(name).status.clone().unwrap();
     let over = told("acme.over");
     assert_eq!(over.phase, NetworkPhase::Failed);
@@ -253,4 +254,37 @@ fn a_tenant_with_an_open_network_says_so_in_its_isolation() {
     };
     scene.create(Object::Network(api::Network::new("acme.open", spec)));
     assert_eq!(reason(&scene), "network acme.open is open: pods of other tenants reach it");
+}
+
+/// The objects that a tenant's role names, by resource.
+fn named_in_role(scene: &Scene, resource: &str) -> Vec<String> {
+    let role = key(Kind::ClusterRole, "atoll.tenant.acme");
+    let Object::Role(role) = &scene.cluster.objects[&role] else { unreachable!() };
+    let rules = role.rules.iter().flatten();
+    let about = rules.filter(|rule| rule.resources.iter().flatten().any(|it| it == resource));
+    about.filter_map(|rule| rule.resource_names.clone()).flatten().collect()
+}
+
+#[test]
+fn a_tenants_role_names_what_is_its_own_and_goes_with_it() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"])).create(tenant("globex", &["10.0.0.0/16"]));
+    assert_eq!(named_in_role(&scene, "tenants"), ["acme"]);
+    scene.create(network("acme.b", None, &["10.1.0.0/16"]));
+    assert_eq!(named_in_role(&scene, "networks"), ["acme.b", "acme.default"]);
+    let subnets = ["acme.b.10-1-0-0-16", "acme.default.10-0-0-0-16"];
+    assert_eq!(named_in_role(&scene, "subnets"), subnets);
+    scene.delete(Kind::Network, "acme.b");
+    assert_eq!(named_in_role(&scene, "networks"), ["acme.default"]);
+    scene.cluster.change(&key(Kind::ClusterRole, "atoll.tenant.acme"), |object| {
+        let Object::Role(role) = object else { unreachable!() };
+        role.rules = None;
+    });
+    scene.settle();
+    assert_eq!(named_in_role(&scene, "networks"), ["acme.default"], "it is put right");
+    scene.delete(Kind::ClusterRole, "atoll.tenant.acme");
+    assert!(scene.exists(Kind::ClusterRole, "atoll.tenant.acme"), "and made again");
+    scene.delete(Kind::Tenant, "acme");
+    assert!(!scene.exists(Kind::ClusterRole, "atoll.tenant.acme"));
+    assert!(scene.exists(Kind::ClusterRole, "atoll.tenant.globex"));
 }

@@ -53,6 +53,7 @@ pub(crate) fn port(network: &str, pod: &str, node: Option<&str>, ips: &str) -> P
         pod: PodRef::new("shop", pod),
         pod_uid: format!("uid-of-{pod}"),
         interface: "eth0".into(),
+        device: atoll_plan::Device::Veth,
         node: node.map(Into::into),
         others: [].into(),
         routes: [].into(),

@@ -1,0 +1,234 @@
+//! What a connection remembers: it holds at one generation of its network, and no longer.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use atoll_abi::{Connection as Entry, ConnectionKey, Network};
+use atoll_datapath::{ConnectionState, DropReason};
+use atoll_plan::{Endpoint, Place, Step};
+use atoll_testkit::eventually;
+use atoll_types::{MacAddr, NetAddr};
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+
+use crate::fabric::{Fabric, Node, Pod, State, network};
+use crate::forge;
+use crate::talk::udp;
+
+const OWN: u32 = 100;
+const UDP: u8 = 17;
+
+fn map(state: &State, name: &str) -> Map {
+    let pin = state.config.bpf_root.join("v3/maps").join(name);
+    Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
+}
+
+type Entries = HashMap<MapData, [u8; size_of::<ConnectionKey>()], [u8; size_of::<Entry>()]>;
+
+/// Everything in a node's map of connections.
+fn entries(node: &Node) -> Vec<(ConnectionKey, Entry)> {
+    node.run(|state| {
+        let map: Entries = map(state, "connections").try_into().unwrap();
+        let plain = |entry: Result<([u8; 44], [u8; 96]), MapError>| {
+            let (key, value) = entry.unwrap();
+            (bytemuck::pod_read_unaligned(&key), bytemuck::pod_read_unaligned(&value))
+        };
+        map.iter().map(plain).collect()
+    })
+}
+
+/// How many places of all rings are taken.
+fn turns(node: &Node) -> usize {
+    node.run(|state| {
+        let turns: HashMap<_, [u8; 8], [u8; 44]> = map(state, "turns").try_into().unwrap();
+        turns.keys().count()
+    })
+}
+
+/// The generation of the network that has the first place on a node.
+fn generation(node: &Node) -> u32 {
+    node.run(|state| {
+        let networks: Array<_, [u8; 16]> = map(state, "networks").try_into().unwrap();
+        let first: Network = bytemuck::pod_read_unaligned(&networks.get(&0, 0).unwrap());
+        assert_eq!(first.network, OWN);
+        first.generation
+    })
+}
+
+/// Makes every connection of a node look as if its latest packet had come earlier.
+pub(crate) fn let_time_pass(node: &Node, seconds: u64) {
+    let all = entries(node);
+    node.run(move |state| {
+        let mut map: Entries = map(state, "connections").try_into().unwrap();
+        for (key, entry) in all {
+            let last_seen = entry.last_seen - seconds * 1_000_000_000;
+            let aged = Entry { last_seen, ..entry };
+            let bytes = |value: &[u8]| <[u8; 96]>::try_from(value).unwrap();
+            let key = <[u8; 44]>::try_from(bytemuck::bytes_of(&key)).unwrap();
+            map.insert(key, bytes(bytemuck::bytes_of(&aged)), 0).unwrap();
+        }
+    });
+}
+
+/// A pod on the first node that speaks with one on the last.
+struct Talk {
+    fabric: Fabric,
+    pods: [Pod; 2],
+    sockets: [UdpSocket; 2],
+}
+
+impl Talk {
+    fn on(nodes: u8) -> Self {
+        let fabric = Fabric::of(nodes);
+        let pod = |(at, ip)| fabric.pod(at, network(OWN), ip);
+        let pods = [(0, "10.0.0.1"), (usize::from(nodes) - 1, "10.0.0.2")].map(pod);
+        let sockets = [udp(pods[0].v4(), 7), udp(pods[1].v4(), 9)];
+        let talk = Talk { fabric, pods, sockets };
+        talk.say(0);
+        talk.say(1);
+        talk
+    }
+
+    /// A word from one of both to the other.
+    fn say(&self, from: usize) {
+        let (one, other) = (&self.sockets[from], &self.sockets[1 - from]);
+        one.send_to(b"word", other.local_addr().unwrap()).unwrap();
+        other.recv(&mut [0; 8]).expect("a word was lost");
+    }
+
+    fn node(&self) -> &Node {
+        &self.fabric.nodes[0]
+    }
+
+    fn entry(&self) -> Entry {
+        let all = entries(self.node());
+        let own = all.iter().filter(|(key, _)| key.protocol == UDP);
+        let own: Vec<_> = own.map(|(_, entry)| *entry).collect();
+        assert_eq!(own.len(), 1, "one connection: {own:?}");
+        own[0]
+    }
+}
+
+/// Has everything of the network decided anew: somebody else's endpoint changes.
+fn change(node: &Node) {
+    let before = generation(node);
+    let addr = NetAddr::new(network(OWN), "10.0.0.99".parse().unwrap());
+    let mac = MacAddr::for_ip(addr.ip);
+    let place = Place::There("192.168.77.9".parse().unwrap());
+    node.run(move |state| {
+        state.apply(&Step::PutEndpoint(addr, Endpoint { mac, place })).unwrap();
+        state.apply(&Step::RemoveEndpoint(addr)).unwrap();
+    });
+    assert_eq!(generation(node), before + 2);
+}
+
+#[test]
+fn a_decision_holds_at_its_generation_and_the_next_packet_of_either_end_renews_it() {
+    for nodes in [1, 2] {
+        let talk = Talk::on(nodes);
+        let first = talk.entry();
+        assert_eq!(first.generation, generation(talk.node()));
+        for end in [0, 1] {
+            change(talk.node());
+            assert_ne!(talk.entry().generation, generation(talk.node()));
+            talk.say(end);
+            let renewed = talk.entry();
+            let expected = Entry { generation: generation(talk.node()), ..first };
+            assert_eq!(Entry { last_seen: first.last_seen, ..renewed }, expected);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_one_network_leaves_the_decisions_of_others_alone() {
+    let talk = Talk::on(1);
+    let before = generation(talk.node());
+    let other = talk.fabric.pod(0, network(200), "10.0.0.1");
+    talk.fabric.remove(&other);
+    assert_eq!(generation(talk.node()), before);
+    assert_eq!(talk.entry().generation, before);
+}
+
+#[test]
+fn a_connection_remembers_where_both_its_ends_are() {
+    let talk = Talk::on(2);
+    let entry = talk.entry();
+    let [here, there] =
+        if entry.low.ifindex != 0 { [entry.low, entry.high] } else { [entry.high, entry.low] };
+    assert_eq!((here.mac, there.mac), (talk.pods[0].mac.octets(), talk.pods[1].mac.octets()));
+    assert_eq!(there.ifindex, 0);
+    assert_eq!(std::net::IpAddr::from(entry.node), talk.fabric.nodes[1].tunnel);
+    assert_eq!(entry.state, ConnectionState::Established as u8);
+}
+
+#[test]
+fn an_endpoint_that_moved_to_this_node_is_followed_by_a_connection_that_goes_on() {
+    let talk = Talk::on(2);
+    talk.fabric.remove(&talk.pods[1]);
+    let moved = talk.fabric.pod(0, network(OWN), "10.0.0.2");
+    let heard = udp(moved.v4(), 9);
+    talk.sockets[0].send_to(b"again", (moved.ip, 9)).unwrap();
+    heard.recv(&mut [0; 8]).expect("a word for who has moved");
+    let entry = talk.entry();
+    assert!(entry.low.ifindex != 0 && entry.high.ifindex != 0, "{entry:?}");
+}
+
+#[test]
+fn an_endpoint_that_is_gone_hears_nothing_of_its_connections() {
+    for nodes in [1, 2] {
+        let talk = Talk::on(nodes);
+        let node = talk.node();
+        let heard = talk.pods[1].packets();
+        let addr = NetAddr::new(network(OWN), talk.pods[1].ip.into());
+        node.run(move |state| state.apply(&Step::RemoveEndpoint(addr)).unwrap());
+        let dropped = || node.dropped(Some(network(OWN)), DropReason::NoEndpoint);
+        let before = dropped();
+        talk.sockets[0].send_to(b"?", (talk.pods[1].ip, 9)).unwrap();
+        eventually("it was dropped", || (dropped() == before + 1).then_some(()));
+        assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn a_node_that_is_no_peer_any_more_is_not_heard_on_connections_that_it_had() {
+    let talk = Talk::on(2);
+    let (node, other) = (talk.node(), talk.fabric.nodes[1].tunnel);
+    let heard = talk.pods[0].packets();
+    node.run(move |state| state.apply(&Step::RemovePeer(other)).unwrap());
+    talk.sockets[1].send_to(b"?", (talk.pods[0].ip, 7)).unwrap();
+    eventually("it was dropped", || {
+        (node.dropped(None, DropReason::OverlayStranger) >= 1).then_some(())
+    });
+    assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn what_is_over_is_collected_and_its_place_in_the_ring_is_free() {
+    let talk = Talk::on(1);
+    let node = talk.node();
+    let counted = || (entries(node).len(), turns(node));
+    assert_eq!(counted(), (1, 1));
+    let_time_pass(node, 300);
+    node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
+    eventually("what is over is gone", || (counted() == (0, 0)).then_some(()));
+    talk.say(0);
+    assert_eq!(counted(), (1, 1));
+    node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
+    talk.say(1);
+    assert_eq!(counted(), (1, 1));
+}
+
+#[test]
+fn a_flood_of_new_connections_pushes_out_none_that_was_answered() {
+    let talk = Talk::on(1);
+    let (node, pods) = (talk.node(), &talk.pods);
+    let socket = pods[0].packets();
+    for number in 0..20_000_u16 {
+        let content = forge::datagram((1024 + number, 4), b"");
+        socket.send(&forge::packet(pods[0].v4(), pods[1].ip.into(), UDP, &content)).unwrap();
+    }
+    let sent = || node.traffic(&pods[0]).unwrap().counters.sent_packets;
+    eventually("all of it was sent", || (sent() > 20_000).then_some(()));
+    let ends = (SocketAddr::new(pods[0].ip.into(), 7), SocketAddr::new(pods[1].ip.into(), 9));
+    let all = node.connections(network(OWN));
+    assert_eq!(all.len(), 16_384);
+    assert!(all.iter().any(|it| (it.client, it.server) == ends));
+}

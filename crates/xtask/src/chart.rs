@@ -1,0 +1,117 @@
+//! `deploy/chart/`: the manifests of `deploy/` as a chart, with marks where its values go. Its
+//! definitions are the same files, by a link.
+//!
+//! The rule of this file: a chart without values is what the manifests say. So its templates are
+//! written from them, and each mark takes the place of words that must be there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+const FOLDER: &str = "deploy/chart";
+
+/// A manifest, words in it, and the template that takes their place.
+type Mark = (&'static str, &'static str, &'static str);
+
+const MARKS: [Mark; 4] = [
+    ("agent.yaml", "image: atoll.dev/atoll:0.1.0", "image: {{ .Values.image | quote }}"),
+    ("controller.yaml", "image: atoll.dev/atoll:0.1.0", "image: {{ .Values.image | quote }}"),
+    (
+        "agent.yaml",
+        "            - --cluster-dns=10.96.0.10 # as in kubelet's clusterDNS\n",
+        "            - --cluster-dns={{ join \",\" .Values.clusterDNS }} # as in kubelet's clusterDNS
+            {{- with .Values.clusterDomain }}
+            - --cluster-domain={{ . }}
+            {{- end }}
+            {{- with .Values.dnsUpstream }}
+            - --dns-upstream={{ join \",\" . }}
+            {{- end }}
+            {{- with .Values.tunnelPort }}
+            - --tunnel-port={{ . }}
+            {{- end }}
+            {{- with .Values.delegate }}
+            - --cni-delegate={{ . }}
+            {{- end }}
+            {{- with .Values.plainNetwork }}
+            - --plain-network={{ join \",\" . }}
+            {{- end }}
+",
+    ),
+    (
+        "controller.yaml",
+        "args: [controller, --lease-namespace=atoll-system]",
+        "args: [controller, --lease-namespace=atoll-system{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
+    ),
+];
+
+/// Writes every file that comes from a manifest.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for (name, text) in files(root)? {
+        let path = root.join(FOLDER).join(&name);
+        std::fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {FOLDER}/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Fails where a file differs from what [`write`] would leave, or the version from ours.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    for (name, text) in files(root)? {
+        let present = std::fs::read_to_string(root.join(FOLDER).join(&name)).unwrap_or_default();
+        ensure!(
+            present == text,
+            "{FOLDER}/{name} is stale: run `make generate` and commit the result"
+        );
+    }
+    let chart = std::fs::read_to_string(root.join(FOLDER).join("Chart.yaml"))?;
+    let version = concat!("\nappVersion: ", env!("CARGO_PKG_VERSION"), "\n");
+    ensure!(chart.contains(version), "{FOLDER}/Chart.yaml has another version than this program");
+    Ok(())
+}
+
+fn files(root: &Path) -> Result<BTreeMap<String, String>> {
+    let read = |path: String| {
+        let file = root.join("deploy").join(&path);
+        std::fs::read_to_string(file).with_context(|| format!("cannot read deploy/{path}"))
+    };
+    let listed = read("kustomization.yaml".into())?;
+    let mut files = BTreeMap::new();
+    let listed = listed.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    for path in listed.filter(|path| !path.starts_with("crds/")) {
+        files.insert(format!("templates/{path}"), marked(path, read(path.to_owned())?)?);
+    }
+    Ok(files)
+}
+
+/// The manifest with its marks.
+fn marked(manifest: &str, text: String) -> Result<String> {
+    ensure!(!text.contains("{{"), "deploy/{manifest} has {{{{, which a chart would read as a mark");
+    MARKS.iter().filter(|(name, ..)| *name == manifest).try_fold(text, |text, (_, words, mark)| {
+        let count = text.matches(words).count();
+        ensure!(
+            count == 1,
+            "deploy/{manifest} has {words:?} {count} times, and the chart needs it once"
+        );
+        Ok(text.replace(words, mark))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_is_written_from_the_manifests_and_fresh() {
+        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    }
+
+    #[test]
+    fn a_manifest_without_the_words_of_a_mark_is_refused_by_name() {
+        let refused = marked("agent.yaml", "image: other".into()).unwrap_err().to_string();
+        assert!(refused.starts_with("deploy/agent.yaml has \"image: atoll.dev"), "{refused}");
+        let refused = marked("roles.yaml", "{{ odd }}".into()).unwrap_err().to_string();
+        assert!(refused.contains("would read as a mark"), "{refused}");
+        assert_eq!(marked("roles.yaml", "as it is".into()).unwrap(), "as it is");
+    }
+}
