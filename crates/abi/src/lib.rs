@@ -17,7 +17,7 @@ mod service;
 pub use address::Address;
 pub use alias::{
     ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
-    PROBER_PORTS, aliased_interface, aliases_of,
+    NODE_RESOLVER, PROBER_PORTS, aliased_interface, aliases_of,
 };
 pub use connection::{
     CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use atoll_model::compile::{Complaint, Occupant};
-use atoll_plan::{HostInterface, Observed};
+use atoll_plan::{HostInterface, Observed, Resolver};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -114,6 +114,8 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         reports: UnboundedSender<Report>,
         timing: Timing,
     ) -> Self {
+        let names = attendants.names.as_ref();
+        let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
         Reconciler {
             node: node.to_owned(),
             kernel,
@@ -121,7 +123,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             attendants,
-            services: Services::new(node),
+            services: Services::new(node, cluster_dns),
             follow,
             reports,
             timing,
@@ -172,6 +174,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
+        concerns_kernel |= self.services.resolvers_moved();
         self.complete |= self.seen.is_complete()
             && self.attendants.policies.as_ref().is_none_or(Policies::is_complete);
         self.inform_attendants();
@@ -201,7 +204,14 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if let Some(policies) = &mut self.attendants.policies {
             policies.absorb(&change);
         }
+        let network = match &change {
+            Change::Network(name, _) => Some(name.clone()),
+            _ => None,
+        };
         self.seen.absorb(change);
+        if let Some(name) = network {
+            self.services.lead_resolvers(&name, self.seen.dns_of(&name).as_ref());
+        }
         if moves {
             self.follow_scope();
         }

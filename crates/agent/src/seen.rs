@@ -5,9 +5,12 @@
 //! once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use atoll_model::compile::{Attachment, EndpointGroup, NodeView, PlacedPort, ServiceFront};
+use atoll_api::DnsMode;
+use atoll_model::compile::{
+    Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
+};
 use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
 use atoll_policy::Labels;
@@ -43,6 +46,8 @@ pub(crate) enum Change {
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+    /// A network that is present here, by object name: what it says of its names.
+    Network(String, Delta<String, NetworkDns>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, SeenNamespace>),
     /// Services of a namespace whose network is present here, by what names need of them.
@@ -72,6 +77,7 @@ impl Change {
             Change::Nodes(_)
             | Change::OwnPorts(_)
             | Change::NetworkPorts(..)
+            | Change::Network(..)
             | Change::Namespaces(_)
             | Change::Api(_)
             | Change::Exports(_)
@@ -85,6 +91,41 @@ impl Change {
             | Change::Groups(..) => false,
         }
     }
+}
+
+/// What a network says of its names. One that says nothing is answered by the agent, and asks
+/// nobody outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NetworkDns {
+    /// The addresses at which its pods are answered, beside the one in their resolv.conf.
+    pub(crate) addresses: Resolver,
+    /// Who answers.
+    pub(crate) mode: DnsMode,
+    /// The service of the tenant's own resolver, by namespace and name.
+    pub(crate) service: Option<(String, String)>,
+    /// What it may ask outside.
+    pub(crate) outside: Outside,
+}
+
+/// What a network may ask outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// Whom.
+    pub(crate) upstreams: Upstreams,
+    /// Whether an answer that points to a private address is refused.
+    pub(crate) refuse_private: bool,
+}
+
+/// Whom a network asks for names that are not its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Upstreams {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Those that the agent was started with.
+    OfNode,
+    /// Its own.
+    Own(Vec<SocketAddr>),
 }
 
 /// A service of the cluster's own, as callers and as askers of names know it.
@@ -191,6 +232,8 @@ pub(crate) struct Seen {
     nodes: Listed<String, SeenNode>,
     own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
+    /// What each network that is here says of its names, by object name.
+    dns: BTreeMap<String, Listed<String, NetworkDns>>,
     namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
@@ -219,6 +262,11 @@ impl Seen {
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
+                }
+            }
+            Change::Network(name, delta) => {
+                if let Some(dns) = self.dns.get_mut(&name) {
+                    absorb(dns, delta);
                 }
             }
             Change::Zones(_)
@@ -275,6 +323,33 @@ impl Seen {
         for network in present {
             self.networks.entry(network).or_default();
         }
+        let names = self.own_ports.iter().flat_map(BTreeMap::values).map(|own| &own.name);
+        let names: BTreeSet<String> = names.cloned().collect();
+        self.dns.retain(|name, _| names.contains(name));
+        for name in names {
+            self.dns.entry(name).or_default();
+        }
+    }
+
+    /// What a network says of its names, once it was seen.
+    pub(crate) fn dns_of(&self, network: &str) -> Option<NetworkDns> {
+        let listed = self.dns.get(network)?.as_ref()?;
+        Some(listed.get(network).cloned().unwrap_or_default())
+    }
+
+    /// The DNS addresses of each network that is here. Networks with one number have the same.
+    /// A tenant's own answers where it is led to: without it, the agent does.
+    fn own_dns(&self, led: &BTreeSet<NetworkId>) -> BTreeMap<NetworkId, OwnResolver> {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let resolver = |network: NetworkId, dns: NetworkDns| {
+            let answers = match dns.mode {
+                DnsMode::Dedicated => Answers::Pods,
+                DnsMode::Tenant if led.contains(&network) => Answers::Pods,
+                DnsMode::Shared | DnsMode::Tenant => Answers::Agent,
+            };
+            (network, OwnResolver { at: dns.addresses, answers })
+        };
+        own.filter_map(|own| Some(resolver(own.network, self.dns_of(&own.name)?))).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -310,6 +385,7 @@ impl Seen {
         self.nodes.is_some()
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
+            && self.dns.values().all(Option::is_some)
     }
 
     /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
@@ -354,6 +430,7 @@ impl Seen {
         pod_mtu: u32,
         attachments: impl Iterator<Item = &'a Attachment>,
         cluster_dns: Resolver,
+        led: &BTreeSet<NetworkId>,
     ) -> NodeView<'a> {
         let nodes = self.nodes.iter().flatten().map(|(name, it)| (name.as_str(), it.underlay));
         NodeView {
@@ -363,6 +440,7 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
+            own_dns: self.own_dns(led),
             ..NodeView::default()
         }
     }

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use atoll_api::DnsMode;
 use atoll_model::compile::{
-    EndpointGroup, PlacedPort, ServiceBook, ServiceComplaint, ServiceFront, ServiceName,
+    EndpointGroup, PlacedPort, ResolverFront, ServiceBook, ServiceComplaint, ServiceFront,
+    ServiceName,
 };
-use atoll_plan::{Service, ServiceKey};
+use atoll_model::resolver::{DNS_NAME, dns_namespace};
+use atoll_plan::{Resolver, Service, ServiceKey};
 use atoll_types::NetworkId;
 
-use crate::seen::{Change, Delta, PortKey, Scope, Seen};
+use crate::seen::{Change, Delta, NetworkDns, PortKey, Scope, Seen};
 
 /// What is known of services, and how far.
 #[derive(Debug)]
@@ -22,6 +25,12 @@ pub(crate) struct Services {
     /// Whether it is known which namespaces there are.
     is_whole: bool,
     networks: BTreeMap<String, Listed>,
+    /// The resolver that the cluster's pods ask.
+    cluster_dns: Resolver,
+    /// The networks whose resolvers a service shall lead to.
+    with_resolvers: BTreeSet<String>,
+    /// The networks whose resolvers a service leads to, as it was last told.
+    led: BTreeSet<NetworkId>,
 }
 
 /// What of a network was listed.
@@ -54,12 +63,15 @@ pub(crate) enum Lent {
 
 impl Services {
     /// Nothing seen yet.
-    pub(crate) fn new(node: &str) -> Self {
+    pub(crate) fn new(node: &str, cluster_dns: Resolver) -> Self {
         Services {
             node: node.to_owned(),
             book: ServiceBook::new(node),
             is_whole: false,
             networks: BTreeMap::new(),
+            cluster_dns,
+            with_resolvers: BTreeSet::new(),
+            led: BTreeSet::new(),
         }
     }
 
@@ -70,6 +82,7 @@ impl Services {
         let ids: BTreeMap<_, _> = ids.collect();
         self.book.follow(&ids);
         self.networks.retain(|name, listed| ids.get(name) == Some(&listed.id));
+        self.with_resolvers.retain(|name| self.networks.contains_key(name));
         for (name, presence) in &scope.networks {
             if !self.networks.contains_key(name) {
                 self.begin(name, presence.id, seen);
@@ -85,6 +98,42 @@ impl Services {
         for (key, port) in ports.into_iter().flatten() {
             self.book.put_port(name, key, Some(port));
         }
+        self.lead_resolvers(name, seen.dns_of(name).as_ref());
+    }
+
+    /// Leads the resolvers of a network to those who answer there, as its object says.
+    pub(crate) fn lead_resolvers(&mut self, network: &str, dns: Option<&NetworkDns>) {
+        let Some(listed) = self.networks.get(network) else { return };
+        let service = dns.and_then(|dns| match dns.mode {
+            DnsMode::Shared => None,
+            DnsMode::Dedicated => Some((dns_namespace(listed.id), DNS_NAME.to_owned())),
+            DnsMode::Tenant => dns.service.clone(),
+        });
+        let resolver = dns.zip(service).map(|(dns, service)| ResolverFront {
+            service,
+            addresses: self.cluster_dns.addresses().chain(dns.addresses.addresses()).collect(),
+            falls_back: dns.mode == DnsMode::Tenant,
+        });
+        match resolver.is_some() {
+            true => drop(self.with_resolvers.insert(network.to_owned())),
+            false => drop(self.with_resolvers.remove(network)),
+        }
+        self.book.lead_resolvers(network, resolver);
+    }
+
+    /// Whether other networks than before have resolvers that a service leads to.
+    pub(crate) fn resolvers_moved(&mut self) -> bool {
+        let led = self.with_resolvers.iter().filter(|name| self.book.leads_resolvers(name));
+        let led = led.filter_map(|name| self.networks.get(name));
+        let led: BTreeSet<NetworkId> = led.map(|listed| listed.id).collect();
+        let moved = self.led != led;
+        self.led = led;
+        moved
+    }
+
+    /// The networks whose resolvers a service leads to.
+    pub(crate) fn led(&self) -> &BTreeSet<NetworkId> {
+        &self.led
     }
 
     fn follow_namespaces(&mut self, network: &str, namespaces: &BTreeSet<String>) {
@@ -114,6 +163,7 @@ impl Services {
             Change::Nodes(_)
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
+            | Change::Network(..)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Api(_)
@@ -370,7 +420,7 @@ mod tests {
     }
 
     fn followed() -> Services {
-        let mut services = Services::new("node1");
+        let mut services = Services::new("node1", Resolver::default());
         services.follow(&scope(&["shop"]), &Seen::default());
         services
     }

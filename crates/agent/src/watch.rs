@@ -9,9 +9,10 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{Port, marks};
+use atoll_api::{Network, Port, marks};
 use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
+use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
@@ -28,7 +29,8 @@ use tokio::task::JoinHandle;
 use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
 use crate::seen::{
-    Change, Delta, Exported, Joined, PortKey, Quarter, Scope, SeenNamespace, SeenNode, Tenancy,
+    Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, SeenNamespace,
+    SeenNode, Tenancy, Upstreams,
 };
 
 /// The label by which a slice names its service.
@@ -39,6 +41,7 @@ pub(crate) struct Watches {
     source: Source,
     _always: [Watch; 7],
     networks: BTreeMap<NetworkId, Watch>,
+    dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
     targets: BTreeMap<ServiceName, Watch>,
@@ -116,6 +119,7 @@ impl Watches {
             ],
             source,
             networks: BTreeMap::new(),
+            dns: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -127,7 +131,9 @@ impl Watches {
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
         let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let names = scope.networks.keys().cloned().collect();
         let quarters = scope.quarters();
+        match_keys(&mut self.dns, &names, |name| self.source.dns(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
@@ -160,6 +166,17 @@ impl Source {
     fn policies(&self, ward: &Ward) -> Watch {
         let (client, reporter) = (self.client.clone(), self.reporter.clone());
         Watch::start(policy::policies(client, reporter, ward.clone(), self.changes.clone()))
+    }
+
+    fn dns(&self, network: &str) -> Watch {
+        let name = network.to_owned();
+        Watch::start(follow::<Network, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("metadata.name={network}")),
+            |network| Some((network.name_any(), network_dns(network))),
+            Network::name_any,
+            (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
+        ))
     }
 
     fn services(&self, quarter: &Quarter) -> Watch {
@@ -273,6 +290,28 @@ fn placed(port: &Port) -> Option<PlacedPort> {
 fn joined(port: &Port) -> Option<Joined> {
     let placed = placed(port)?;
     Some(Joined { network: placed.network, name: placed.network_name })
+}
+
+/// What a network says of its names. One that cannot be understood asks nobody outside.
+fn network_dns(network: &Network) -> NetworkDns {
+    let status = network.status.clone().unwrap_or_default();
+    let addresses = status.dns_service_ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
+    let outside = DnsPlan::parse(network.spec.dns.as_ref()).map(|plan| Outside {
+        upstreams: plan.upstreams.map_or(Upstreams::OfNode, Upstreams::Own),
+        refuse_private: plan.refuse_private,
+    });
+    let outside = outside.unwrap_or_else(|malformed| {
+        let (network, error) = (network.name_any(), malformed.message);
+        tracing::warn!(network, error, "the network asks nobody outside");
+        Outside::default()
+    });
+    let service = network.spec.dns.as_ref().and_then(|dns| dns.service.clone());
+    NetworkDns {
+        addresses: addresses.collect(),
+        mode: status.dns_mode,
+        service: service.map(|it| (it.namespace, it.name)),
+        outside,
+    }
 }
 
 /// A service that cannot be named has no name, and that is said once for each change of it.

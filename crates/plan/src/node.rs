@@ -58,6 +58,13 @@ pub struct Resolver {
     pub v6: Option<Ipv6Addr>,
 }
 
+impl Resolver {
+    /// Its addresses.
+    pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        self.v4.map(IpAddr::V4).into_iter().chain(self.v6.map(IpAddr::V6))
+    }
+}
+
 impl FromIterator<IpAddr> for Resolver {
     /// The last address of each family counts.
     fn from_iter<T: IntoIterator<Item = IpAddr>>(addresses: T) -> Self {

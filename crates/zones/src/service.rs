@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use atoll_api::marks;
 use atoll_types::{Label, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
+use serde::{Deserialize, Serialize};
 
 use crate::address::dashed;
 use crate::apex::{Settings, below};
@@ -19,7 +20,7 @@ use crate::records::{Kind, Rrsets};
 use crate::trie::Entry;
 
 /// A service by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceKey {
     /// The namespace.
     pub namespace: Label,
@@ -38,7 +39,7 @@ impl ServiceKey {
 }
 
 /// A service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
     pub key: ServiceKey,
@@ -47,7 +48,7 @@ pub struct Service {
 }
 
 /// What a service leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
     /// Its own addresses.
     Vip {
@@ -66,7 +67,7 @@ pub enum Backing {
 }
 
 /// A port that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedPort {
     /// The name.
     pub name: Label,

@@ -105,7 +105,9 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let attachments = self.store.all().values();
         let names = self.attendants.names.as_ref();
         let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
-        let mut view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
+        let led = self.services.led();
+        let mut view =
+            self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);

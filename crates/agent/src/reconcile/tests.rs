@@ -185,6 +185,7 @@ impl Agent {
         let own = own.map(|(key, port)| (key, joined(&port))).collect();
         self.change(Change::OwnPorts(Delta::All(own))).await;
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
+        self.change(Change::Network("acme.default".into(), Delta::All(BTreeMap::new()))).await;
     }
 
     /// Waits until everything has been seen.

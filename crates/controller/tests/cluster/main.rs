@@ -8,6 +8,7 @@ mod kept;
 mod metrics;
 mod networks;
 mod pods;
+mod resolvers;
 mod restarts;
 mod services;
 mod subject;

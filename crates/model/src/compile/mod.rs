@@ -10,6 +10,9 @@ mod topology;
 
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
-    EndpointGroup, Rank, ServiceBook, ServiceComplaint, ServiceError, ServiceFront, ServiceName,
+    EndpointGroup, Rank, ResolverFront, ServiceBook, ServiceComplaint, ServiceError, ServiceFront,
+    ServiceName,
 };
-pub use topology::{Attachment, Compiled, Complaint, Front, NodeView, Occupant, compile};
+pub use topology::{
+    Answers, Attachment, Compiled, Complaint, Front, NodeView, Occupant, OwnResolver, compile,
+};

@@ -4,4 +4,5 @@
 
 mod leads_where;
 mod order;
+mod resolvers;
 mod stage;

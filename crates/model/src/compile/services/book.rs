@@ -5,18 +5,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::num::NonZeroU16;
 
 use atoll_plan::{Service, ServiceKey};
-use atoll_types::NetworkId;
+use atoll_types::{NetworkId, Protocol};
 
 use super::choice::Vantage;
 use super::front::ServiceFront;
 use super::fronts::{Claim, Fronts, ServiceComplaint};
 use super::grievances::Grievances;
 use super::homes::{Home, ObjectKey};
-use super::network::Network;
+use super::network::{Network, ResolverFront};
 use super::slice::EndpointGroup;
 use crate::compile::PlacedPort;
+
+/// The port of DNS.
+const DNS: NonZeroU16 = NonZeroU16::new(53).unwrap();
 
 /// A service by its network's object name, its namespace and its own name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +135,31 @@ impl ServiceBook {
         for service in known.put_slice(key, group) {
             self.compile(network, &service);
         }
+    }
+
+    /// From now on this service answers at the resolvers of a network, or none does.
+    pub fn lead_resolvers(&mut self, network: &str, resolver: Option<ResolverFront>) {
+        let Some(known) = self.networks.get_mut(network) else { return };
+        if known.resolver == resolver {
+            return;
+        }
+        let former = std::mem::replace(&mut known.resolver, resolver);
+        let both = former.into_iter().chain(known.resolver.clone());
+        let services: BTreeSet<_> = both.map(|it| it.service).collect();
+        services.iter().for_each(|key| self.compile(network, key));
+    }
+
+    /// Whether a service is there to answer at the resolvers of a network.
+    pub fn leads_resolvers(&self, network: &str) -> bool {
+        let Some(known) = self.networks.get(network) else { return false };
+        let addresses = known.resolver.iter().flat_map(|resolver| &resolver.addresses);
+        let mut keys = addresses.map(|ip| ServiceKey {
+            network: known.id,
+            ip: *ip,
+            protocol: Protocol::Udp,
+            port: DNS,
+        });
+        keys.any(|key| self.fronts.served().contains_key(&key))
     }
 
     /// The UID of a service.

@@ -16,4 +16,5 @@ mod slice;
 pub use book::{ServiceBook, ServiceName};
 pub use front::{ServiceError, ServiceFront};
 pub use fronts::{Rank, ServiceComplaint};
+pub use network::ResolverFront;
 pub use slice::EndpointGroup;

@@ -1,5 +1,6 @@
 //! The services of one network: what was seen of them, and what one of them claims.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -8,7 +9,7 @@ use atoll_types::{NetAddr, NetworkId};
 
 use super::choice::{Candidate, Vantage, choose};
 use super::front::{FrontPort, ServiceFront};
-use super::fronts::{Claim, ServiceComplaint};
+use super::fronts::{Claim, Rank, ServiceComplaint};
 use super::homes::{Homes, ObjectKey};
 use super::slice::{EndpointGroup, Who};
 
@@ -21,11 +22,23 @@ pub(super) struct Outcome {
     pub(super) asked: BTreeSet<Who>,
 }
 
+/// The service that answers at the resolvers of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolverFront {
+    /// The service, by namespace and name.
+    pub service: ObjectKey,
+    /// The resolvers' addresses, which it has beside its own.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Whether somebody else answers there while it has no backend.
+    pub falls_back: bool,
+}
+
 /// A network, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) id: NetworkId,
     pub(super) homes: Homes,
+    pub(super) resolver: Option<ResolverFront>,
     services: BTreeMap<ObjectKey, ServiceFront>,
     groups: BTreeMap<ObjectKey, BTreeMap<String, EndpointGroup>>,
     /// The service of each slice.
@@ -41,6 +54,7 @@ impl Network {
         Network {
             id,
             homes: Homes::default(),
+            resolver: None,
             services: BTreeMap::new(),
             groups: BTreeMap::new(),
             served: BTreeMap::new(),
@@ -135,6 +149,7 @@ impl Network {
     /// What a service claims and hangs on.
     pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage) -> Outcome {
         let Some(front) = self.services.get(key) else { return Outcome::default() };
+        let front = &*self.with_resolvers(key, front);
         let mut outcome = Outcome::default();
         self.hear_members(key, front, &mut outcome);
         for v4 in [true, false] {
@@ -144,13 +159,34 @@ impl Network {
             }
             for port in &front.ports {
                 let service = self.service(key, front, port, v4, vantage);
-                for (ip, rank) in &addresses {
+                let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
+                for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
                     let key = self.key(*ip, port);
                     outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
                 }
             }
         }
         outcome
+    }
+
+    /// The service with the addresses of the network's resolvers, where it answers there.
+    fn with_resolvers<'f>(
+        &self,
+        key: &ObjectKey,
+        front: &'f ServiceFront,
+    ) -> Cow<'f, ServiceFront> {
+        let Some(resolver) = self.resolver.as_ref().filter(|it| it.service == *key) else {
+            return Cow::Borrowed(front);
+        };
+        let mut front = front.clone();
+        front.addresses.extend(resolver.addresses.iter().map(|ip| (*ip, Rank::Cluster)));
+        Cow::Owned(front)
+    }
+
+    /// Whether a service leaves one of its addresses to somebody else, as it has no backend.
+    fn gives_way(&self, key: &ObjectKey, ip: &IpAddr, service: &Service) -> bool {
+        let resolver = self.resolver.as_ref().filter(|it| it.service == *key && it.falls_back);
+        resolver.is_some_and(|it| it.addresses.contains(ip)) && service.backends.is_empty()
     }
 
     fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
@@ -179,7 +215,7 @@ impl Network {
         front: &ServiceFront,
         v4: bool,
         outcome: &mut Outcome,
-    ) -> Vec<(IpAddr, super::Rank)> {
+    ) -> Vec<(IpAddr, Rank)> {
         let mut free = vec![];
         for (ip, rank) in front.addresses.iter().filter(|(ip, _)| ip.is_ipv4() == v4) {
             outcome.asked.insert(Who::Address(*ip));
