@@ -40,8 +40,8 @@ const MARKS: [Mark; 4] = [
     ),
     (
         "controller.yaml",
-        "args: [controller, --lease-namespace=atoll-system]",
-        "args: [controller, --lease-namespace=atoll-system{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
+        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643]",
+        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
     ),
 ];
 
