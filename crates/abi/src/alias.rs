@@ -31,6 +31,11 @@ pub const ALIASES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(240, 0, 0, 0), 4);
 /// The range of IPv6 aliases.
 pub const ALIASES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd61, 0x746f, 0x6c6c, 1, 0, 0, 0, 0), 64);
 
+/// Where a network whose names others answer still finds the agent of the node: its DNS pods ask
+/// there. The same in every network, and of a range that no network has.
+pub const NODE_RESOLVER: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(169, 254, 1, 53), Ipv6Addr::new(0xfd61, 0x746f, 0x6c6c, 0, 0, 0, 0, 0x53));
+
 /// A way between a network and the agent of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Door {

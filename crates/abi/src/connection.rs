@@ -85,8 +85,8 @@ pub struct Connection {
     pub nat_address: Address,
     /// The port of the service or backend, likewise.
     pub nat_port: [u8; 2],
-    /// Zero.
-    pub reserved: [u8; 2],
+    /// Of a service: the place of its backend among those of the service.
+    pub backend: u16,
     /// Its place in the ring of its network.
     pub turn: u32,
 }

@@ -11,11 +11,13 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod policy;
+mod service;
 
 pub use address::Address;
 pub use alias::{
     ALIASES_V4, ALIASES_V6, DNS_PORT, DOOR_LINK, DOOR_PORT, Door, NODE_LINK, NODE_MAC,
-    PROBER_PORTS, aliased_interface, aliases_of,
+    NODE_RESOLVER, PROBER_PORTS, aliased_interface, aliases_of,
 };
 pub use connection::{
     CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,
@@ -27,4 +29,12 @@ pub use layout::{
     DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
     Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+};
+pub use policy::{
+    NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,
+};
+pub use service::{
+    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,
+    ServiceKey, ServicePage, Slots,
 };

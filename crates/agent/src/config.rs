@@ -36,6 +36,10 @@ pub struct AgentConfig {
     #[arg(long, default_value_t = 4789)]
     pub tunnel_port: u16,
 
+    /// An address where Prometheus reads what was counted on this node; nowhere by default.
+    #[arg(long)]
+    pub metrics_address: Option<SocketAddr>,
+
     /// Where to put the CNI plugin.
     #[command(flatten)]
     pub plugin: PluginPlaces,

@@ -73,6 +73,7 @@ impl Directory {
             sender: self.senders.get(&event.ifindex).cloned(),
             source: self.end(event, event.source),
             destination: self.end(event, event.destination),
+            rules: Vec::new(),
         }
     }
 

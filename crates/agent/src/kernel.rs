@@ -1,11 +1,13 @@
 //! What the agent needs of a kernel: a real one, or one made of maps for tests and simulations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use anyhow::Result;
 use atoll_datapath::{Datapath, DropCount, Event, Tended};
 use atoll_plan::{HostInterface, Observed, Step};
+use atoll_policy::{Changes, Tables};
+use atoll_types::NetworkId;
 use tokio::sync::mpsc::Receiver;
 
 /// A kernel that can be looked at and changed step by step.
@@ -16,6 +18,14 @@ pub trait Kernel: Send {
     fn observe(&self) -> impl Future<Output = Result<Observed>> + Send;
     /// Does one step.
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
+    /// Exchanges all tables of policy at once.
+    fn replace_policy(&mut self, tables: &Tables) -> Result<()>;
+    /// Changes the tables of policy.
+    fn change_policy(&mut self, changes: &Changes) -> Result<()>;
+    /// The compiler's number of the rule that an event names, where its tables are in force.
+    fn policy_rule(&self, number: u32) -> Result<Option<u32>>;
+    /// Has every connection of these networks decided anew with its next packet.
+    fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<()>;
     /// What has been dropped so far.
     fn drops(&self) -> Result<Vec<DropCount>>;
     /// The pods' interfaces by the index of their host side, from which their aliases follow.
@@ -44,6 +54,22 @@ impl Kernel for Datapath {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         Ok(Datapath::apply(self, step).await?)
+    }
+
+    fn replace_policy(&mut self, tables: &Tables) -> Result<()> {
+        Ok(Datapath::replace_policy(self, tables)?)
+    }
+
+    fn change_policy(&mut self, changes: &Changes) -> Result<()> {
+        Ok(Datapath::change_policy(self, changes)?)
+    }
+
+    fn policy_rule(&self, number: u32) -> Result<Option<u32>> {
+        Ok(Datapath::policy_rule(self, number)?)
+    }
+
+    fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<()> {
+        Ok(Datapath::decide_anew(self, networks)?)
     }
 
     fn drops(&self) -> Result<Vec<DropCount>> {

@@ -16,11 +16,13 @@ mod leave;
 mod names;
 mod plain;
 mod plugin;
+mod policy;
 mod probe;
 mod reconcile;
 mod report;
 mod seen;
 mod serve;
+mod services;
 mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
@@ -34,9 +36,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use atoll_datapath::{Datapath, DatapathConfig};
+use atoll_metrics::Page;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
@@ -83,9 +87,11 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
     let names = Names::start(&config.names).await?;
+    let _metrics = serve_metrics(config, names.as_ref()).await?;
     let probes = Some(Probes::start());
-    let attendants = Attendants { names, infra: Some(Infra::new()), probes };
-    let reports = report::start(client.clone());
+    let policies = Some(policy::Policies::default());
+    let attendants = Attendants { names, infra: Some(Infra::new()), policies, probes };
+    let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket, plain.as_ref())?;
@@ -104,6 +110,20 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         ended = server.run(serve::Actor { requests, audience }) => ended,
         ended = plain::keep_routes(client, &config.node_name), if plain.is_some() => ended,
     }
+}
+
+/// Serves what was counted, where the agent was told to; until the result is dropped.
+async fn serve_metrics(config: &AgentConfig, names: Option<&Names>) -> Result<JoinSet<()>> {
+    let mut serving = JoinSet::new();
+    if let Some(address) = config.metrics_address {
+        let (listener, names) = (atoll_metrics::listen(address).await?, names.map(Names::metrics));
+        serving.spawn(atoll_metrics::serve(listener, move || {
+            let mut page = Page::default();
+            names.iter().for_each(|names| names.write(&mut page));
+            page.text()
+        }));
+    }
+    Ok(serving)
 }
 
 /// This node's tunnel address, as the cluster knows it.

@@ -4,6 +4,7 @@
 //! have been seen whole. Before that a question gets silence, and the asker asks again; a wrong
 //! answer would be believed.
 
+mod metrics;
 mod report;
 mod views;
 
@@ -16,15 +17,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use atoll_abi::{DOOR_PORT, Door, aliased_interface};
-use atoll_dns::{Asker, Forwarding, PodId, Server, TenantId};
+use atoll_dns::{Asker, Feed, Forwarding, NetworkKey, PodId, Server, TenantId};
 use atoll_model::compile::Occupant;
 use atoll_model::export::ServiceName;
 use atoll_plan::{HostInterface, Resolver};
 use atoll_zones::Settings;
 
+use self::metrics::Directory;
+pub(crate) use self::metrics::Metrics;
 use self::views::{Update, Views};
 use crate::config::NamesConfig;
-use crate::seen::{Change, Exported, Scope, Seen};
+use crate::seen::{Change, Exported, Outside, Scope, Seen, Upstreams};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
 const TTL: u32 = 5;
@@ -36,10 +39,14 @@ type Known = Arc<ArcSwap<HashMap<u32, Asker>>>;
 /// The resolver, and what it answers from.
 pub(crate) struct Names {
     cluster: Resolver,
-    forwarding: Forwarding,
+    /// Whom networks ask that name nobody themselves.
+    upstreams: Vec<SocketAddr>,
     views: Views,
     server: Server,
     known: Known,
+    directory: Directory,
+    /// Of networks that have DNS pods of their own, what those follow.
+    feeds: BTreeMap<NetworkKey, Arc<Feed>>,
     /// Makes numbers of pods and tenants that nobody can foresee.
     numbers: RandomState,
 }
@@ -63,13 +70,14 @@ impl Names {
             resolver: config.cluster_dns.clone(),
             ttl: TTL,
         };
-        let upstreams = config.dns_upstream.clone();
         Ok(Names {
             cluster: config.cluster_dns.iter().copied().collect(),
-            forwarding: Forwarding { upstreams, refuse_private: false },
+            upstreams: config.dns_upstream.clone(),
             views: Views::new(settings),
             server,
             known,
+            directory: Directory::default(),
+            feeds: BTreeMap::new(),
             numbers: RandomState::new(),
         })
     }
@@ -98,14 +106,50 @@ impl Names {
     pub(crate) fn publish(&mut self) {
         for update in self.views.updates() {
             match update {
-                Update::First(network, zones) => {
-                    self.server.forward(network, self.forwarding.clone());
+                Update::First(network, name, zones, outside) => {
+                    self.directory.put(network, &name);
+                    self.server.forward(network, self.forwarding(outside));
                     self.server.swap(network, zones);
                 }
+                Update::Outside(network, outside) => {
+                    let forwarding = self.forwarding(outside);
+                    let feed = self.feeds.get(&network).into_iter();
+                    feed.for_each(|it| it.reach_outside(!forwarding.upstreams.is_empty()));
+                    self.server.forward(network, forwarding);
+                }
                 Update::Next(network, zones) => self.server.swap(network, zones),
-                Update::Gone(network) => self.server.remove(network),
+                Update::Facts(network, facts) => {
+                    let settings = self.views.settings();
+                    let fresh = || Arc::new(Feed::new(settings));
+                    let feed = self.feeds.entry(network).or_insert_with(fresh);
+                    feed.learn(facts);
+                    self.server.feed(network, Some(feed.clone()));
+                }
+                Update::Unfollowed(network) => {
+                    self.feeds.remove(&network);
+                    self.server.feed(network, None);
+                }
+                Update::Gone(network) => {
+                    self.feeds.remove(&network);
+                    self.directory.remove(network);
+                    self.server.remove(network);
+                }
             }
         }
+    }
+
+    /// What was counted, as it is whenever somebody looks.
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics { ledger: self.server.ledger(), directory: self.directory.clone() }
+    }
+
+    fn forwarding(&self, outside: Outside) -> Forwarding {
+        let upstreams = match outside.upstreams {
+            Upstreams::Nobody => Vec::new(),
+            Upstreams::OfNode => self.upstreams.clone(),
+            Upstreams::Own(own) => own,
+        };
+        Forwarding { upstreams, refuse_private: outside.refuse_private }
     }
 
     /// From now on these interfaces are known, each by who is behind it.
@@ -122,6 +166,9 @@ impl Names {
     }
 
     fn asker(&self, occupant: &Occupant) -> Option<Asker> {
+        if !self.views.answers(&occupant.network_name, &occupant.pod.namespace) {
+            return None;
+        }
         let tenant = occupant.network_name.split('.').next()?;
         Some(Asker {
             network: self.views.published(&occupant.network_name)?,
@@ -131,11 +178,12 @@ impl Names {
     }
 }
 
-/// Where questions to these resolvers come out on the node.
+/// Where questions to these resolvers, and to those that networks have of their own, come out on
+/// the node.
 fn listeners(cluster_dns: &[IpAddr]) -> Vec<SocketAddr> {
     let is_asked = |ip: &IpAddr| cluster_dns.iter().any(|dns| dns.is_ipv4() == ip.is_ipv4());
     let behind = Door::Cluster.listeners().into_iter().filter(is_asked);
-    behind.map(|ip| SocketAddr::new(ip, DOOR_PORT)).collect()
+    behind.chain(Door::Own.listeners()).map(|ip| SocketAddr::new(ip, DOOR_PORT)).collect()
 }
 
 /// The server has a runtime of its own, which must not be made or dropped inside of ours.
@@ -200,6 +248,9 @@ mod tests {
     fn see_ports_and_slices(names: &mut Names) {
         names.absorb(&Change::NetworkPorts(network(1), Delta::All(BTreeMap::new())));
         names.absorb(&Change::Slices(shop(), Delta::All(BTreeMap::new())));
+        for network in ["acme.default", "globex.default"] {
+            names.absorb(&Change::Network(network.into(), Delta::All(BTreeMap::new())));
+        }
     }
 
     fn see_services(names: &mut Names) {
@@ -293,14 +344,59 @@ mod tests {
     }
 
     #[test]
-    fn only_the_families_that_pods_ask_are_listened_on() {
+    fn the_families_that_pods_ask_and_those_of_networks_are_listened_on() {
         let texts = |ips: &[&str]| {
             let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
             listeners(&ips).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(texts(&["10.96.0.10"]), ["169.254.1.2:61053"]);
-        let both = ["169.254.1.2:61053", "[fd61:746f:6c6c::2]:61053"];
+        let own = ["169.254.1.3:61053", "[fd61:746f:6c6c::3]:61053"];
+        assert_eq!(texts(&["10.96.0.10"]), ["169.254.1.2:61053", own[0], own[1]]);
+        let both = ["169.254.1.2:61053", "[fd61:746f:6c6c::2]:61053", own[0], own[1]];
         assert_eq!(texts(&["10.96.0.10", "fd96::a"]), both);
+    }
+
+    #[tokio::test]
+    async fn a_network_asks_its_own_upstreams_or_those_of_the_node_or_nobody() {
+        let node: SocketAddr = "192.0.2.53:53".parse().unwrap();
+        let own: SocketAddr = "192.0.2.54:53".parse().unwrap();
+        let config = NamesConfig { dns_upstream: vec![node], ..config() };
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let names = Names::start_at(&config, vec![anywhere]).await.unwrap();
+        let asks = |upstreams| names.forwarding(Outside { upstreams, refuse_private: true });
+        assert_eq!(asks(Upstreams::OfNode).upstreams, [node]);
+        assert_eq!(asks(Upstreams::Own(vec![own])).upstreams, [own]);
+        assert!(asks(Upstreams::Nobody).upstreams.is_empty());
+        assert!(asks(Upstreams::Nobody).refuse_private);
+    }
+
+    #[tokio::test]
+    async fn questions_are_told_by_network_and_by_what_became_of_them() {
+        let mut names = names().await;
+        names.follow(&scope(), &Seen::default());
+        see_ports_and_slices(&mut names);
+        see_services(&mut names);
+        names.publish();
+        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.send_to(b"no alias of anybody", names.server.addresses()[0]).unwrap();
+        let metrics = names.metrics();
+        let text = || {
+            let mut page = atoll_metrics::Page::default();
+            metrics.write(&mut page);
+            page.text()
+        };
+        while !text().contains("atoll_dns_strangers_total{why=\"unknown_asker\"} 1") {
+            tokio::task::yield_now().await;
+        }
+        for line in [
+            "atoll_dns_queries_total{network=\"acme.default\"} 0",
+            "atoll_dns_answers_total{network=\"globex.default\",how=\"no_name\"} 0",
+            "atoll_dns_refusals_total{network=\"acme.default\",why=\"tenant_rate\"} 0",
+        ] {
+            assert!(text().lines().any(|it| it == line), "{line} is not in {}", text());
+        }
+        names.follow(&Scope { is_whole: true, ..Scope::default() }, &Seen::default());
+        names.publish();
+        assert!(!text().contains("acme.default"), "a network that left is told no more");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use atoll_model::compile::{Complaint, Occupant};
-use atoll_plan::{HostInterface, Observed};
+use atoll_plan::{HostInterface, Observed, Resolver};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -22,12 +22,14 @@ use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::policy::Policies;
 use crate::probe::Probes;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
-use crate::report::AttachedReport;
+use crate::report::{Report, ServiceReport};
 use crate::seen::{Change, Scope, Seen};
 use crate::serve::Request;
+use crate::services::Services;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,8 @@ pub(crate) struct Attendants {
     pub(crate) names: Option<Names>,
     /// Services of the cluster's own, where pods may call them.
     pub(crate) infra: Option<Infra>,
+    /// What policy says, where it is enforced at all.
+    pub(crate) policies: Option<Policies>,
     /// Probes and hooks, where the kubelet may ask for them.
     pub(crate) probes: Option<Probes>,
 }
@@ -75,8 +79,9 @@ pub(crate) struct Reconciler<K, F> {
     complete: bool,
     store: AttachmentStore,
     attendants: Attendants,
+    services: Services,
     follow: F,
-    reports: UnboundedSender<AttachedReport>,
+    reports: UnboundedSender<Report>,
     timing: Timing,
     /// What the kernel has, as far as is known.
     observed: Option<Observed>,
@@ -106,9 +111,11 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         store: AttachmentStore,
         attendants: Attendants,
         follow: F,
-        reports: UnboundedSender<AttachedReport>,
+        reports: UnboundedSender<Report>,
         timing: Timing,
     ) -> Self {
+        let names = attendants.names.as_ref();
+        let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
         Reconciler {
             node: node.to_owned(),
             kernel,
@@ -116,6 +123,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             attendants,
+            services: Services::new(node, cluster_dns),
             follow,
             reports,
             timing,
@@ -166,14 +174,20 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
         }
-        self.complete |= self.seen.is_complete();
+        concerns_kernel |= self.services.resolvers_moved();
+        self.complete |= self.seen.is_complete()
+            && self.attendants.policies.as_ref().is_none_or(Policies::is_complete);
         self.inform_attendants();
         if concerns_kernel {
             self.pass().await;
             self.serve_waiting().await;
-        } else if !self.introduce_pods() {
-            self.plan_retry(false);
+        } else {
+            let served = self.pass_services().await;
+            let done = self.write_policy() & self.introduce_pods();
+            self.plan_retry_unless(done && served);
+            self.serve_waiting().await;
         }
+        self.tell_of_services();
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network
@@ -186,7 +200,18 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         if let Some(names) = &mut self.attendants.names {
             names.absorb(&change);
         }
+        self.services.absorb(&change);
+        if let Some(policies) = &mut self.attendants.policies {
+            policies.absorb(&change);
+        }
+        let network = match &change {
+            Change::Network(name, _) => Some(name.clone()),
+            _ => None,
+        };
         self.seen.absorb(change);
+        if let Some(name) = network {
+            self.services.lead_resolvers(&name, self.seen.dns_of(&name).as_ref());
+        }
         if moves {
             self.follow_scope();
         }
@@ -194,12 +219,21 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
 
     fn follow_scope(&mut self) {
         let scope = self.seen.scope();
-        match &mut self.attendants.names {
-            Some(names) => {
-                names.follow(&scope, &self.seen);
-                (self.follow)(&scope);
-            }
-            None => (self.follow)(&scope.without_namespaces()),
+        if let Some(policies) = &mut self.attendants.policies {
+            policies.follow(&scope, &self.seen);
+        }
+        if let Some(names) = &mut self.attendants.names {
+            names.follow(&scope, &self.seen);
+        }
+        self.services.follow(&scope, &self.seen);
+        (self.follow)(&scope);
+    }
+
+    fn tell_of_services(&mut self) {
+        for (service, uid, complaint) in self.services.untold() {
+            tracing::warn!(%service, %complaint, "not served");
+            let report = Report::Service(ServiceReport { service, uid, complaint });
+            let _reporter_may_have_ended = self.reports.send(report);
         }
     }
 

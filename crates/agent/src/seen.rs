@@ -5,15 +5,20 @@
 //! once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use atoll_model::compile::{Attachment, NodeView, PlacedPort};
+use atoll_api::DnsMode;
+use atoll_model::compile::{
+    Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
+};
 use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_plan::Resolver;
-use atoll_types::NetworkId;
+use atoll_policy::Labels;
+use atoll_types::{Label, NetworkId, NetworkName};
 use atoll_zones::{Service, Slice};
 
 use crate::infra::Backed;
+use crate::policy::{News, Ward};
 use crate::probe::{PodName, Probed};
 
 /// A port object by namespace and name.
@@ -33,33 +38,94 @@ pub(crate) enum Delta<K, V> {
 /// A change to what the agent has seen.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Nodes and their underlay addresses.
-    Nodes(Delta<String, IpAddr>),
+    /// Nodes and what is known of them.
+    Nodes(Delta<String, SeenNode>),
+    /// The zones of nodes, where they are in one.
+    Zones(Delta<String, String>),
     /// Ports of this node, and the network of each.
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
+    /// A network that is present here, by object name: what it says of its names.
+    Network(String, Delta<String, NetworkDns>),
     /// Namespaces, and whose each is.
-    Namespaces(Delta<String, Tenancy>),
-    /// Services of a namespace whose network is present here.
+    Namespaces(Delta<String, SeenNamespace>),
+    /// Services of a namespace whose network is present here, by what names need of them.
     Services(Quarter, Delta<String, Service>),
-    /// EndpointSlices of such a namespace.
+    /// EndpointSlices of such a namespace, likewise.
     Slices(Quarter, Delta<String, Slice>),
+    /// Services of such a namespace, by what the datapath needs of them.
+    Fronts(Quarter, Delta<String, ServiceFront>),
+    /// EndpointSlices, likewise.
+    Groups(Quarter, Delta<String, EndpointGroup>),
     /// The service of the cluster's API.
     Api(Delta<ServiceName, Exported>),
     /// Services that an administrator exports to tenants.
     Exports(Delta<ServiceName, Exported>),
     /// EndpointSlices of such a service.
     Targets(ServiceName, Delta<String, TargetSlice>),
+    /// What policy alone has to know of.
+    Policy(News),
     /// Pods of this node that the agent probes.
     Probed(Delta<PodName, Probed>),
 }
 
 impl Change {
-    /// Whether it can change what the kernel must look like, and not just what names mean.
+    /// Whether it can change what the kernel must look like, beside services, policy and what names mean.
     pub(crate) fn concerns_kernel(&self) -> bool {
-        !matches!(self, Change::Services(..) | Change::Slices(..) | Change::Probed(_))
+        match self {
+            Change::Nodes(_)
+            | Change::OwnPorts(_)
+            | Change::NetworkPorts(..)
+            | Change::Network(..)
+            | Change::Namespaces(_)
+            | Change::Api(_)
+            | Change::Exports(_)
+            | Change::Targets(..) => true,
+            Change::Zones(_)
+            | Change::Policy(_)
+            | Change::Probed(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => false,
+        }
     }
+}
+
+/// What a network says of its names. One that says nothing is answered by the agent, and asks
+/// nobody outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NetworkDns {
+    /// The addresses at which its pods are answered, beside the one in their resolv.conf.
+    pub(crate) addresses: Resolver,
+    /// Who answers.
+    pub(crate) mode: DnsMode,
+    /// The service of the tenant's own resolver, by namespace and name.
+    pub(crate) service: Option<(String, String)>,
+    /// What it may ask outside.
+    pub(crate) outside: Outside,
+}
+
+/// What a network may ask outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// Whom.
+    pub(crate) upstreams: Upstreams,
+    /// Whether an answer that points to a private address is refused.
+    pub(crate) refuse_private: bool,
+}
+
+/// Whom a network asks for names that are not its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Upstreams {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Those that the agent was started with.
+    OfNode,
+    /// Its own.
+    Own(Vec<SocketAddr>),
 }
 
 /// A service of the cluster's own, as callers and as askers of names know it.
@@ -93,6 +159,8 @@ pub(crate) struct Scope {
     pub(crate) is_whole: bool,
     /// The services of the cluster's own whose slices must be watched.
     pub(crate) exports: BTreeSet<ServiceName>,
+    /// The namespaces of every tenant that has a network here.
+    pub(crate) wards: BTreeSet<Ward>,
 }
 
 impl Scope {
@@ -105,10 +173,15 @@ impl Scope {
         self.networks.iter().flat_map(of).collect()
     }
 
-    /// The networks alone, without what names need.
-    pub(crate) fn without_namespaces(mut self) -> Self {
-        self.networks.values_mut().for_each(|presence| presence.namespaces.clear());
-        self
+    /// The numbers of each tenant's networks.
+    pub(crate) fn networks_of_tenants(&self) -> BTreeMap<Label, BTreeSet<NetworkId>> {
+        let mut of_tenants: BTreeMap<Label, BTreeSet<NetworkId>> = BTreeMap::new();
+        for (name, presence) in &self.networks {
+            if let Some(tenant) = tenant_of(name) {
+                of_tenants.entry(tenant).or_default().insert(presence.id);
+            }
+        }
+        of_tenants
     }
 }
 
@@ -119,6 +192,26 @@ pub(crate) struct Presence {
     pub(crate) id: NetworkId,
     /// The namespaces whose services are in it.
     pub(crate) namespaces: BTreeSet<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenNode {
+    /// Its address for tunnel packets.
+    pub(crate) underlay: IpAddr,
+    /// What policy knows of it.
+    pub(crate) facts: atoll_policy::Node,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenNamespace {
+    /// Whose it is.
+    pub(crate) tenancy: Tenancy,
+    /// Its labels.
+    pub(crate) labels: Labels,
+    /// Whether it is being deleted.
+    pub(crate) is_ending: bool,
 }
 
 /// Whose pods a namespace has.
@@ -136,15 +229,19 @@ type Listed<K, V> = Option<BTreeMap<K, V>>;
 /// What the agent has seen of the API.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    nodes: Listed<String, IpAddr>,
+    nodes: Listed<String, SeenNode>,
     own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
-    namespaces: Listed<String, Tenancy>,
+    /// What each network that is here says of its names, by object name.
+    dns: BTreeMap<String, Listed<String, NetworkDns>>,
+    namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
     api: Listed<ServiceName, Exported>,
     exports: Listed<ServiceName, Exported>,
     targets: BTreeMap<ServiceName, BTreeMap<String, TargetSlice>>,
+    /// The namespaces of each tenant.
+    wards: BTreeMap<Label, BTreeSet<String>>,
     probed: BTreeMap<PodName, Probed>,
 }
 
@@ -160,13 +257,24 @@ impl Seen {
             Change::Namespaces(delta) => {
                 absorb(&mut self.namespaces, delta);
                 self.quarters = quarters(self.namespaces.iter().flatten());
+                self.wards = wards(self.namespaces.iter().flatten());
             }
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
                     absorb(ports, delta);
                 }
             }
-            Change::Services(..) | Change::Slices(..) => {}
+            Change::Network(name, delta) => {
+                if let Some(dns) = self.dns.get_mut(&name) {
+                    absorb(dns, delta);
+                }
+            }
+            Change::Zones(_)
+            | Change::Policy(_)
+            | Change::Services(..)
+            | Change::Slices(..)
+            | Change::Fronts(..)
+            | Change::Groups(..) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),
             Change::Targets(service, delta) => {
@@ -215,6 +323,33 @@ impl Seen {
         for network in present {
             self.networks.entry(network).or_default();
         }
+        let names = self.own_ports.iter().flat_map(BTreeMap::values).map(|own| &own.name);
+        let names: BTreeSet<String> = names.cloned().collect();
+        self.dns.retain(|name, _| names.contains(name));
+        for name in names {
+            self.dns.entry(name).or_default();
+        }
+    }
+
+    /// What a network says of its names, once it was seen.
+    pub(crate) fn dns_of(&self, network: &str) -> Option<NetworkDns> {
+        let listed = self.dns.get(network)?.as_ref()?;
+        Some(listed.get(network).cloned().unwrap_or_default())
+    }
+
+    /// The DNS addresses of each network that is here. Networks with one number have the same.
+    /// A tenant's own answers where it is led to: without it, the agent does.
+    fn own_dns(&self, led: &BTreeSet<NetworkId>) -> BTreeMap<NetworkId, OwnResolver> {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let resolver = |network: NetworkId, dns: NetworkDns| {
+            let answers = match dns.mode {
+                DnsMode::Dedicated => Answers::Pods,
+                DnsMode::Tenant if led.contains(&network) => Answers::Pods,
+                DnsMode::Shared | DnsMode::Tenant => Answers::Agent,
+            };
+            (network, OwnResolver { at: dns.addresses, answers })
+        };
+        own.filter_map(|own| Some(resolver(own.network, self.dns_of(&own.name)?))).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -225,11 +360,24 @@ impl Seen {
             let namespaces = self.quarters.get(name).cloned().unwrap_or_default();
             (name.clone(), Presence { id, namespaces })
         };
+        let tenants: BTreeSet<Label> =
+            networks.keys().filter_map(|network| tenant_of(network)).collect();
         Scope {
+            wards: tenants.iter().flat_map(|tenant| self.wards_of(tenant)).collect(),
             networks: networks.into_iter().map(presence).collect(),
             is_whole: self.namespaces.is_some(),
             exports: self.exported().into_keys().cloned().collect(),
         }
+    }
+
+    fn wards_of(&self, tenant: &Label) -> impl Iterator<Item = Ward> {
+        let namespaces = self.wards.get(tenant).into_iter().flatten();
+        namespaces.map(|namespace| (tenant.clone(), namespace.clone()))
+    }
+
+    /// A namespace, where it has been listed.
+    pub(crate) fn namespace(&self, name: &str) -> Option<&SeenNamespace> {
+        self.namespaces.as_ref()?.get(name)
     }
 
     /// Whether everything has been listed once.
@@ -237,12 +385,12 @@ impl Seen {
         self.nodes.is_some()
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
+            && self.dns.values().all(Option::is_some)
     }
 
     /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
-        let known = self.namespaces.as_ref().and_then(|known| known.get(namespace));
-        known == Some(&Tenancy::Nobody)
+        self.namespace(namespace).is_some_and(|known| known.tenancy == Tenancy::Nobody)
     }
 
     /// The ports with this network number, once they were listed.
@@ -282,8 +430,9 @@ impl Seen {
         pod_mtu: u32,
         attachments: impl Iterator<Item = &'a Attachment>,
         cluster_dns: Resolver,
+        led: &BTreeSet<NetworkId>,
     ) -> NodeView<'a> {
-        let nodes = self.nodes.iter().flatten().map(|(name, ip)| (name.as_str(), *ip));
+        let nodes = self.nodes.iter().flatten().map(|(name, it)| (name.as_str(), it.underlay));
         NodeView {
             node,
             pod_mtu,
@@ -291,21 +440,41 @@ impl Seen {
             ports: self.ports().map(|(_, port)| port).collect(),
             attachments: attachments.collect(),
             cluster_dns,
+            own_dns: self.own_dns(led),
             ..NodeView::default()
         }
     }
 }
 
 fn quarters<'a>(
-    namespaces: impl Iterator<Item = (&'a String, &'a Tenancy)>,
+    namespaces: impl Iterator<Item = (&'a String, &'a SeenNamespace)>,
 ) -> BTreeMap<String, BTreeSet<String>> {
     let mut quarters: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (namespace, tenancy) in namespaces {
-        if let Tenancy::Tenant(network) = tenancy {
+    for (namespace, seen) in namespaces {
+        if let Tenancy::Tenant(network) = &seen.tenancy {
             quarters.entry(network.clone()).or_default().insert(namespace.clone());
         }
     }
     quarters
+}
+
+fn wards<'a>(
+    namespaces: impl Iterator<Item = (&'a String, &'a SeenNamespace)>,
+) -> BTreeMap<Label, BTreeSet<String>> {
+    let mut wards: BTreeMap<Label, BTreeSet<String>> = BTreeMap::new();
+    for (namespace, seen) in namespaces {
+        if let Tenancy::Tenant(network) = &seen.tenancy
+            && let Some(tenant) = tenant_of(network)
+        {
+            wards.entry(tenant).or_default().insert(namespace.clone());
+        }
+    }
+    wards
+}
+
+/// The tenant in the object name of a network.
+fn tenant_of(network: &str) -> Option<Label> {
+    network.parse::<NetworkName>().ok().map(|name| name.tenant)
 }
 
 fn absorb_known<K: Ord, V>(known: &mut BTreeMap<K, V>, delta: Delta<K, V>) {
@@ -324,6 +493,24 @@ fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
         (Delta::Put(key, value), Some(known)) => drop(known.insert(key, value)),
         (Delta::Gone(key), Some(known)) => drop(known.remove(&key)),
         (Delta::Put(..) | Delta::Gone(_), None) => {}
+    }
+}
+
+/// For tests: nodes and namespaces of which nothing else is known.
+#[cfg(test)]
+mod plain {
+    use super::*;
+
+    impl From<[u8; 4]> for SeenNode {
+        fn from(underlay: [u8; 4]) -> Self {
+            SeenNode { underlay: underlay.into(), facts: atoll_policy::Node::default() }
+        }
+    }
+
+    impl From<Tenancy> for SeenNamespace {
+        fn from(tenancy: Tenancy) -> Self {
+            SeenNamespace { tenancy, labels: Labels::new(), is_ending: false }
+        }
     }
 }
 
@@ -352,7 +539,7 @@ mod tests {
         ];
         let tenants = tenants.map(|(name, network)| (name, Tenancy::Tenant(network.into())));
         let all = tenants.into_iter().chain([("kube-system", Tenancy::Nobody)]);
-        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy)).collect();
+        let all = all.map(|(name, tenancy)| (name.to_owned(), tenancy.into())).collect();
         seen.absorb(Change::Namespaces(Delta::All(all)));
         seen
     }
@@ -368,7 +555,6 @@ mod tests {
         let scope = seen.scope();
         let all = ["acme.data/back", "acme.default/front", "acme.default/shop"];
         assert_eq!(quarters(&scope), all);
-        assert_eq!(quarters(&scope.without_namespaces()), Vec::<String>::new());
         seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
         assert_eq!(quarters(&seen.scope()), all[1..]);
     }
@@ -377,7 +563,7 @@ mod tests {
     fn a_namespace_that_moves_to_another_network_is_followed_there() {
         let mut seen = seen();
         let moved = Tenancy::Tenant("acme.data".into());
-        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved)));
+        seen.absorb(Change::Namespaces(Delta::Put("shop".into(), moved.into())));
         let after = ["acme.data/back", "acme.data/shop", "acme.default/front"];
         assert_eq!(quarters(&seen.scope()), after);
     }
@@ -403,6 +589,15 @@ mod tests {
         seen.absorb(Change::Targets(infra.clone(), Delta::All(BTreeMap::new())));
         seen.absorb(Change::Targets(of_tenant, Delta::All(BTreeMap::new())));
         assert_eq!(seen.targets.keys().collect::<Vec<_>>(), [&infra], "late words are forgotten");
+    }
+
+    #[test]
+    fn a_node_follows_every_namespace_of_the_tenants_it_has_whatever_their_network() {
+        let mut seen = seen();
+        seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
+        let wards: Vec<String> =
+            seen.scope().wards.iter().map(|(tenant, name)| format!("{tenant}/{name}")).collect();
+        assert_eq!(wards, ["acme/back", "acme/front", "acme/shop"]);
     }
 
     #[test]

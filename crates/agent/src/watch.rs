@@ -9,9 +9,10 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{Port, marks};
-use atoll_model::compile::PlacedPort;
+use atoll_api::{Network, Port, marks};
+use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
+use atoll_model::intent::DnsPlan;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
@@ -25,8 +26,12 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 
+use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
-use crate::seen::{Change, Delta, Exported, Joined, PortKey, Quarter, Scope, Tenancy};
+use crate::seen::{
+    Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, SeenNamespace,
+    SeenNode, Tenancy, Upstreams,
+};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -34,16 +39,20 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 6],
+    _always: [Watch; 7],
     networks: BTreeMap<NetworkId, Watch>,
+    dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
     targets: BTreeMap<ServiceName, Watch>,
+    pods: BTreeMap<Ward, Watch>,
+    policies: BTreeMap<Ward, Watch>,
 }
 
 /// Where watches begin, and where what they see goes.
 struct Source {
     client: Client,
+    reporter: policy::Reporter,
     changes: Sender<Change>,
 }
 
@@ -70,12 +79,15 @@ impl Watches {
         underlay: Option<IpAddr>,
         changes: Sender<Change>,
     ) -> Self {
-        let nodes = follow::<Node, _, _>(
+        let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
-            watcher::Config::default(),
-            move |node| Some((node.name_any(), internal_ip(node, underlay)?)),
+            move |node| {
+                let facts = atoll_policy::read_node(node);
+                let seen = internal_ip(node, underlay).map(|underlay| SeenNode { underlay, facts });
+                (seen, zone(node))
+            },
             Node::name_any,
-            (changes.clone(), Change::Nodes),
+            (changes.clone(), Change::Nodes, Change::Zones),
         );
         let own = follow::<Port, _, _>(
             Api::all(client.clone()),
@@ -87,30 +99,46 @@ impl Watches {
         let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
             Api::all(client.clone()),
             watcher::Config::default(),
-            tenancy,
+            |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
-        let source = Source { client: client.clone(), changes };
+        let reporter = policy::Reporter::start(client.clone());
+        let source = Source { client: client.clone(), reporter, changes };
         let [nodes, own, namespaces] =
             [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
-            _always: [nodes, own, namespaces, source.api(), source.exports(), source.probed(node)],
+            _always: [
+                nodes,
+                own,
+                namespaces,
+                source.api(),
+                source.exports(),
+                source.cluster_policies(),
+                source.probed(node),
+            ],
             source,
             networks: BTreeMap::new(),
+            dns: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             targets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            policies: BTreeMap::new(),
         }
     }
 
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
         let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let names = scope.networks.keys().cloned().collect();
         let quarters = scope.quarters();
+        match_keys(&mut self.dns, &names, |name| self.source.dns(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
+        match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
         match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
     }
 }
@@ -126,14 +154,42 @@ impl Source {
         ))
     }
 
+    fn cluster_policies(&self) -> Watch {
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::cluster_policies(client, reporter, self.changes.clone()))
+    }
+
+    fn pods(&self, ward: &Ward) -> Watch {
+        Watch::start(policy::pods(self.client.clone(), ward.clone(), self.changes.clone()))
+    }
+
+    fn policies(&self, ward: &Ward) -> Watch {
+        let (client, reporter) = (self.client.clone(), self.reporter.clone());
+        Watch::start(policy::policies(client, reporter, ward.clone(), self.changes.clone()))
+    }
+
+    fn dns(&self, network: &str) -> Watch {
+        let name = network.to_owned();
+        Watch::start(follow::<Network, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("metadata.name={network}")),
+            |network| Some((network.name_any(), network_dns(network))),
+            Network::name_any,
+            (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
+        ))
+    }
+
     fn services(&self, quarter: &Quarter) -> Watch {
-        let quarter = quarter.clone();
-        Watch::start(follow::<Service, _, _>(
+        let (names, fronts) = (quarter.clone(), quarter.clone());
+        Watch::start(follow_twofold::<Service, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
-            |service| Some((service.name_any(), named(service)?)),
+            |service| (named(service), front(service)),
             Service::name_any,
-            (self.changes.clone(), move |delta| Change::Services(quarter.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Services(names.clone(), delta),
+                move |delta| Change::Fronts(fronts.clone(), delta),
+            ),
         ))
     }
 
@@ -181,13 +237,16 @@ impl Source {
     }
 
     fn slices(&self, quarter: &Quarter) -> Watch {
-        let quarter = quarter.clone();
-        Watch::start(follow::<EndpointSlice, _, _>(
+        let (names, groups) = (quarter.clone(), quarter.clone());
+        Watch::start(follow_twofold::<EndpointSlice, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
-            |slice| Some((slice.name_any(), Slice::read(slice)?)),
+            |slice| (Slice::read(slice), EndpointGroup::read(slice)),
             EndpointSlice::name_any,
-            (self.changes.clone(), move |delta| Change::Slices(quarter.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Slices(names.clone(), delta),
+                move |delta| Change::Groups(groups.clone(), delta),
+            ),
         ))
     }
 }
@@ -233,6 +292,28 @@ fn joined(port: &Port) -> Option<Joined> {
     Some(Joined { network: placed.network, name: placed.network_name })
 }
 
+/// What a network says of its names. One that cannot be understood asks nobody outside.
+fn network_dns(network: &Network) -> NetworkDns {
+    let status = network.status.clone().unwrap_or_default();
+    let addresses = status.dns_service_ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
+    let outside = DnsPlan::parse(network.spec.dns.as_ref()).map(|plan| Outside {
+        upstreams: plan.upstreams.map_or(Upstreams::OfNode, Upstreams::Own),
+        refuse_private: plan.refuse_private,
+    });
+    let outside = outside.unwrap_or_else(|malformed| {
+        let (network, error) = (network.name_any(), malformed.message);
+        tracing::warn!(network, error, "the network asks nobody outside");
+        Outside::default()
+    });
+    let service = network.spec.dns.as_ref().and_then(|dns| dns.service.clone());
+    NetworkDns {
+        addresses: addresses.collect(),
+        mode: status.dns_mode,
+        service: service.map(|it| (it.namespace, it.name)),
+        outside,
+    }
+}
+
 /// A service that cannot be named has no name, and that is said once for each change of it.
 fn named(service: &Service) -> Option<atoll_zones::Service> {
     atoll_zones::Service::read(service)
@@ -241,6 +322,75 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
             tracing::warn!(?namespace, name, %error, "service without a name");
         })
         .ok()
+}
+
+/// A service that cannot be served is not, and that is said once for each change of it.
+fn front(service: &Service) -> Option<ServiceFront> {
+    ServiceFront::read(service)
+        .inspect_err(|error| {
+            let (namespace, name) = (service.namespace(), service.name_any());
+            tracing::warn!(?namespace, name, %error, "service passed over");
+        })
+        .ok()
+}
+
+/// The label of a node that names its zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn zone(node: &Node) -> Option<String> {
+    node.labels().get(ZONE).cloned()
+}
+
+/// Watches for good objects that say two things, and sends every change as a change of each.
+async fn follow_twofold<R, A, B, F>(
+    api: Api<R>,
+    read: impl Fn(&R) -> (Option<A>, Option<B>) + Send,
+    name: F,
+    (changes, first, second): (
+        Sender<Change>,
+        impl Fn(Delta<String, A>) -> Change + Send,
+        impl Fn(Delta<String, B>) -> Change + Send,
+    ),
+) where
+    R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    F: Fn(&R) -> String + Send + Copy,
+{
+    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let read = |object: &R| Some((name(object), read(object)));
+    let mut deltas = std::pin::pin!(deltas(events, read, name));
+    while let Some(delta) = deltas.next().await {
+        let (one, other) = split(delta);
+        for change in [first(one), second(other)] {
+            if changes.send(change).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What has nothing to say in one respect is gone there.
+fn split<K: Ord + Clone, A, B>(
+    delta: Delta<K, (Option<A>, Option<B>)>,
+) -> (Delta<K, A>, Delta<K, B>) {
+    match delta {
+        Delta::All(all) => {
+            let (mut ones, mut others) = (BTreeMap::new(), BTreeMap::new());
+            for (key, (a, b)) in all {
+                ones.extend(a.map(|a| (key.clone(), a)));
+                others.extend(b.map(|b| (key, b)));
+            }
+            (Delta::All(ones), Delta::All(others))
+        }
+        Delta::Put(key, (a, b)) => (put_or_gone(key.clone(), a), put_or_gone(key, b)),
+        Delta::Gone(key) => (Delta::Gone(key.clone()), Delta::Gone(key)),
+    }
+}
+
+fn put_or_gone<K, V>(key: K, value: Option<V>) -> Delta<K, V> {
+    match value {
+        Some(value) => Delta::Put(key, value),
+        None => Delta::Gone(key),
+    }
 }
 
 /// A pod with a sheet of probes. One that cannot be read is none, and its probes fail.
@@ -270,7 +420,7 @@ fn exported(
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`
 /// where it has nothing to say; `key` names it.
-async fn follow<R, K, V>(
+pub(crate) async fn follow<R, K, V>(
     api: Api<R>,
     config: watcher::Config,
     read: impl Fn(&R) -> Option<(K, V)> + Send,
@@ -290,18 +440,25 @@ async fn follow<R, K, V>(
 
 /// Whose a namespace is, by the label that only administrators may set, and the network of its
 /// services: the one that it names, else the tenant's `default`.
-fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Option<(String, Tenancy)> {
+fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Tenancy {
     let mark = |name: &str| namespace.labels().get(name).filter(|text| !text.is_empty());
     let network = mark(marks::NETWORK).map_or("default", String::as_str);
-    let tenancy = match namespace.labels().get(marks::TENANT) {
+    match namespace.labels().get(marks::TENANT) {
         Some(tenant) => Tenancy::Tenant(format!("{tenant}.{network}")),
         None => Tenancy::Nobody,
-    };
-    Some((namespace.name_any(), tenancy))
+    }
+}
+
+fn seen_namespace(namespace: &PartialObjectMeta<Namespace>) -> SeenNamespace {
+    SeenNamespace {
+        tenancy: tenancy(namespace),
+        labels: namespace.labels().clone(),
+        is_ending: namespace.metadata.deletion_timestamp.is_some(),
+    }
 }
 
 /// Events as deltas: a list comes out whole, once it is complete.
-fn deltas<R, K: Ord, V>(
+pub(crate) fn deltas<R, K: Ord, V>(
     events: impl Stream<Item = watcher::Result<Event<R>>>,
     read: impl Fn(&R) -> Option<(K, V)>,
     key: impl Fn(&R) -> K,
@@ -355,10 +512,22 @@ mod tests {
         assert_eq!(internal_ip(&Node::default(), None), None);
     }
 
+    #[test]
+    fn what_says_two_things_is_split_and_silence_means_gone() {
+        let (one, other) = split(Delta::Put("web", (Some(1), None::<u8>)));
+        assert!(matches!((one, other), (Delta::Put("web", 1), Delta::Gone("web"))));
+        let all = [("web", (Some(1), None)), ("db", (Some(2), Some('b')))];
+        let (Delta::All(ones), Delta::All(others)) = split(Delta::All(all.into())) else {
+            panic!("a list stays a list")
+        };
+        assert_eq!(ones, [("db", 2), ("web", 1)].into());
+        assert_eq!(others, [("db", 'b')].into());
+    }
+
     fn whose(labels: &serde_json::Value) -> Tenancy {
         let namespace = serde_json::json!({"metadata": {"name": "shop", "labels": labels}});
         let namespace: PartialObjectMeta<Namespace> = serde_json::from_value(namespace).unwrap();
-        tenancy(&namespace).unwrap().1
+        tenancy(&namespace)
     }
 
     #[test]

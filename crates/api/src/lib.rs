@@ -11,6 +11,7 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one kind share their type")]
 
 mod claim;
+mod cluster_network_policy;
 mod condition;
 mod network;
 mod port;
@@ -21,9 +22,11 @@ mod tenant;
 pub mod marks;
 
 pub use claim::{Claim, ClaimHolder, ClaimSpec};
+pub use cluster_network_policy::cluster_network_policy_crd;
 pub use condition::{ConditionType, Reason, condition};
 pub use network::{
-    Network, NetworkIsolation, NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
+    DnsMode, DnsService, Network, NetworkDns, NetworkIsolation, NetworkNodes, NetworkPhase,
+    NetworkSpec, NetworkStatus,
 };
 pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
@@ -43,7 +46,9 @@ pub const FINALIZER: &str = "atoll.dev/cleanup";
 
 /// Every custom resource definition that Atoll needs, in the order in which to apply them.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![Tenant::crd(), Network::crd(), Subnet::crd(), Port::crd(), Claim::crd()]
+    let mut all = vec![Tenant::crd(), Network::crd(), Subnet::crd(), Port::crd(), Claim::crd()];
+    all.push(cluster_network_policy_crd());
+    all
 }
 
 #[cfg(test)]
@@ -52,8 +57,9 @@ mod tests {
 
     #[test]
     fn every_kind_is_in_the_group_and_has_a_schema_and_columns() {
+        let foreign = cluster_network_policy_crd();
         for crd in crds() {
-            assert_eq!(crd.spec.group, GROUP);
+            assert!(crd.spec.group == GROUP || crd == foreign);
             for version in &crd.spec.versions {
                 let name = &crd.spec.names.kind;
                 assert!(version.schema.is_some(), "{name} has no schema");

@@ -42,3 +42,7 @@ pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";
 /// Annotation of a pod that the controller writes: its interfaces, as the Network Plumbing Working
 /// Group writes them.
 pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+/// On what the controller makes for the DNS pods of a network. Label: the network's number.
+/// Annotation: its name, which may be longer than a label.
+pub const DNS_OF: &str = "atoll.dev/dns-of";

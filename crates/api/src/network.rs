@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "VPC", type_ = "string", json_path = ".spec.vpcID", priority = 1),
     printcolumn(name = "Isolation", type_ = "string", json_path = ".status.isolation", priority = 1),
     printcolumn(name = "ID", type_ = "integer", json_path = ".status.id"),
+    printcolumn(name = "DNS", type_ = "string", json_path = ".status.dnsServiceIP"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes.total", priority = 1),
     printcolumn(name = "Programmed", type_ = "string", json_path = ".status.conditions[?(@.type=='Programmed')].status", priority = 1),
@@ -76,6 +77,9 @@ pub struct NetworkSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("isolation cannot be changed once the network exists"))]
     pub isolation: Option<NetworkIsolation>,
+    /// Who answers the names that the network's pods ask for, and what they may ask outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<NetworkDns>,
 }
 
 /// Who reaches a network.
@@ -87,6 +91,57 @@ pub enum NetworkIsolation {
     Isolated,
     /// The pods of every open network.
     Open,
+}
+
+/// The names of a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.mode) && self.mode == 'tenant') == has(self.service)")
+    .message("service: names the tenant's own resolver; mode tenant needs it, and no other mode takes it"))]
+pub struct NetworkDns {
+    /// Who answers: `shared` (the agent of the pod's node, the default), `dedicated` (DNS pods of
+    /// this network alone), or `tenant` (the tenant's own, behind `service`).
+    #[serde(default)]
+    pub mode: DnsMode,
+    /// The servers that are asked for names outside of the cluster, in this order: addresses, with
+    /// or without a port. An empty list means nobody is asked; without the field, those of the
+    /// agents are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(server, isIP(server) || server.matches('^([0-9.]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}$'))")
+        .message("each of upstreams must be an address, with or without a port: 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:5353"))]
+    pub upstreams: Option<Vec<String>>,
+    /// Whether an answer from outside that points to a private address is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuse_private: bool,
+    /// The service of the tenant's own resolver, for mode `tenant`. While no pod of it is ready,
+    /// the agent of the pod's node answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<DnsService>,
+}
+
+/// Who answers the names of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DnsMode {
+    /// The agent of the pod's node.
+    #[default]
+    Shared,
+    /// DNS pods of the network alone.
+    Dedicated,
+    /// DNS pods of the tenant.
+    Tenant,
+}
+
+/// A service in one of the tenant's namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DnsService {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
 }
 
 /// What is known of a network.
@@ -105,6 +160,16 @@ pub struct NetworkStatus {
     /// Who reaches it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<NetworkIsolation>,
+    /// The address at which the network's pods are answered by name, beside the one in their
+    /// resolv.conf.
+    #[serde(rename = "dnsServiceIP", default, skip_serializing_if = "Option::is_none")]
+    pub dns_service_ip: Option<String>,
+    /// That address in each family.
+    #[serde(rename = "dnsServiceIPs", default, skip_serializing_if = "Vec::is_empty")]
+    pub dns_service_ips: Vec<String>,
+    /// Who answers there.
+    #[serde(default)]
+    pub dns_mode: DnsMode,
     /// The nodes that have pods of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NetworkNodes>,

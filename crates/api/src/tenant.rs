@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::network::NetworkIsolation;
+use crate::network::{NetworkDns, NetworkIsolation};
 
 /// A tenant owns namespaces (by the label `atoll.dev/tenant`) and networks (by their name
 /// `<tenant>.<network>`).
@@ -81,6 +81,9 @@ pub struct DefaultNetwork {
     /// Who reaches a network of type `flat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<NetworkIsolation>,
+    /// Who answers the names that its pods ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<NetworkDns>,
 }
 
 /// What is known of a tenant.

@@ -1,10 +1,13 @@
 //! `atoll dns query`: what a pod would be told about a name, and why.
 
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use atoll_abi::{DNS_PORT, NODE_RESOLVER};
 use atoll_cni::wire::{AgentReply, AgentRequest, NameQuestion, NameReport, ask};
+use atoll_dns::Secondary;
 use atoll_types::PodRef;
 use comfy_table::{Table, presets};
 
@@ -15,6 +18,19 @@ use crate::output::{self, Format};
 pub(crate) enum DnsCommand {
     /// What a pod would be told about a name, and why
     Query(QueryArgs),
+    /// Answer the names of the network that this pod is in
+    Serve(ServeArgs),
+}
+
+/// Where a DNS pod answers, and what it follows.
+#[derive(clap::Args)]
+pub(crate) struct ServeArgs {
+    /// The UDP and TCP port to answer at, on all addresses of the pod.
+    #[arg(long, default_value_t = 53)]
+    port: u16,
+    /// The resolver of the node, which tells the network's names and is asked for others.
+    #[arg(long, default_value_t = IpAddr::V4(NODE_RESOLVER.0))]
+    source: IpAddr,
 }
 
 /// Which pod, which name.
@@ -45,7 +61,23 @@ pub(crate) struct QueryArgs {
 
 /// Exits with 1 where the name has no answer.
 pub(crate) fn run(command: DnsCommand) -> Result<ExitCode> {
-    let DnsCommand::Query(args) = command;
+    match command {
+        DnsCommand::Query(args) => run_query(args),
+        DnsCommand::Serve(args) => serve(&args),
+    }
+}
+
+/// Serves until the pod ends.
+fn serve(args: &ServeArgs) -> Result<ExitCode> {
+    output::log_to_standard_error();
+    let listen = vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port)];
+    let secondary = Secondary::new(listen, SocketAddr::new(args.source, DNS_PORT));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(secondary.run())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_query(args: QueryArgs) -> Result<ExitCode> {
     let sockets = match &args.lab {
         Some(lab) => atoll_lab::agent_sockets(lab)?,
         None => vec![("this node".to_owned(), args.socket.clone())],

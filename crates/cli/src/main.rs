@@ -9,6 +9,7 @@ mod install;
 mod leave;
 mod observe;
 mod output;
+mod policy;
 mod target;
 mod who;
 
@@ -29,6 +30,7 @@ use crate::dns::DnsCommand;
 use crate::drops::DropsArgs;
 use crate::install::{InstallArgs, Intent, UninstallArgs};
 use crate::observe::ObserveArgs;
+use crate::policy::PolicyCommand;
 use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -46,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   atoll observe --pod acme/web      drops and connections of a pod, as they happen
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
+  atoll policy test -f new.yaml     who would reach whom, before it is applied
   atoll apply -f network.yaml --tenant acme
   atoll install --dry-run           what it would bring to a cluster";
 
@@ -63,6 +66,9 @@ enum Command {
     /// What names mean to a pod
     #[command(subcommand)]
     Dns(DnsCommand),
+    /// What the policies of a cluster are, and what new ones would change
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Print manifests of Arktos and of Kubernetes' networking proposal as ours
     Convert(ConvertArgs),
     /// Send manifests, ours or those that `convert` takes, to a cluster
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
         Command::Observe(args) => observe::run(&args),
         Command::Who(args) => who::run(&args),
         Command::Dns(command) => dns::run(command),
+        Command::Policy(command) => policy::run(command),
         Command::Convert(args) => convert::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Install(args) => install::run(args, Intent::Install),

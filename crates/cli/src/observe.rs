@@ -174,6 +174,9 @@ fn sentence(node: &str, event: &EventReport) -> String {
     if let (Some(reason), Some(meaning)) = (&event.reason, &event.meaning) {
         line += &format!(" {reason}: {meaning}");
     }
+    if !event.rules.is_empty() {
+        line += &format!(" ({})", event.rules.join("; "));
+    }
     line
 }
 
@@ -217,6 +220,7 @@ mod tests {
                 port: None,
                 pod: Some(PodRef::new("acme", "db")),
             }),
+            rules: vec![],
         }
     }
 
@@ -227,6 +231,10 @@ mod tests {
             "2026-01-01T00:00:00.000001Z node1 dropped acme.default acme/web udp \
              10.0.0.9:7 > 10.0.0.6 (acme/db) spoofed-address: not its own"
         );
+        let rules = vec!["NetworkPolicy acme/closed".to_owned()];
+        let refused = EventReport { rules, ..dropped() };
+        let line = text("node1", &Word::Happened(Box::new(refused))).unwrap();
+        assert!(line.ends_with("not its own (NetworkPolicy acme/closed)"), "{line}");
         let arp = EventReport { source: None, destination: None, protocol: None, ..dropped() };
         let line = text("node1", &Word::Happened(Box::new(arp))).unwrap();
         assert!(line.contains("acme/web - - > - spoofed-address"), "{line}");

@@ -92,6 +92,9 @@ pub struct EventReport {
     /// Where it wants to go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<PacketEnd>,
+    /// The rules of policy that let the connection be or refused it, the sender's first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
 }
 
 /// One end of a packet.
@@ -147,6 +150,7 @@ mod tests {
             sender: Some(PodRef::new("acme", "liar")),
             source: end(5, "web"),
             destination: end(6, "db"),
+            rules: vec![],
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atoll_model::Settings;
+use atoll_model::resolver::DnsPods;
 use atoll_types::Cidr;
 
 /// Settings of the controller.
@@ -48,6 +49,14 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_address: Option<SocketAddr>,
 
+    /// The image of the DNS pods of networks that have their own: one with `atoll` in its path.
+    #[arg(long, value_name = "IMAGE", default_value_t = dns_image())]
+    pub dns_image: String,
+
+    /// How many DNS pods such a network gets.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
+    pub dns_replicas: u32,
+
     /// Where the API's questions about probes of new pods are answered, by HTTPS, such as
     /// `0.0.0.0:9643`. Without it, nowhere.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -71,6 +80,11 @@ fn flat_cidrs() -> Vec<Cidr> {
     Settings::default().flat
 }
 
+/// The image of this very version.
+fn dns_image() -> String {
+    concat!("atoll.dev/atoll:", env!("CARGO_PKG_VERSION")).to_owned()
+}
+
 fn service_cidrs() -> Vec<Cidr> {
     Settings::default().service
 }
@@ -86,6 +100,8 @@ impl Default for ControllerConfig {
             service_cidrs: service_cidrs(),
             lease_namespace: None,
             metrics_address: None,
+            dns_image: dns_image(),
+            dns_replicas: 2,
             admission_address: None,
             admission_namespace: "atoll-system".to_owned(),
             workers: 32,
@@ -97,6 +113,11 @@ impl ControllerConfig {
     /// The template's file; an empty path means none.
     pub(crate) fn template_file(&self) -> Option<PathBuf> {
         self.default_network_template.clone().filter(|path| path != Path::new(""))
+    }
+
+    /// What DNS pods are made with.
+    pub(crate) fn dns_pods(&self) -> DnsPods {
+        DnsPods { image: self.dns_image.clone(), replicas: self.dns_replicas }
     }
 
     /// What the model needs of it.

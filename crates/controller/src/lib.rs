@@ -12,6 +12,7 @@ mod leader;
 mod metrics;
 mod queue;
 mod reconcile;
+mod resolvers;
 mod template;
 mod watch;
 
@@ -35,7 +36,8 @@ pub async fn run(
     let desk = Arc::new(Desk::new(&config));
     let mut tasks = JoinSet::new();
     if let Some(address) = config.metrics_address {
-        tasks.spawn(metrics::serve(metrics::listen(address).await?, desk.clone()));
+        let (listener, desk) = (atoll_metrics::listen(address).await?, desk.clone());
+        tasks.spawn(atoll_metrics::serve(listener, move || desk.metrics()));
     }
     if let Some(address) = config.admission_address {
         let namespace = &config.admission_namespace;
@@ -49,6 +51,7 @@ pub async fn run(
         }
         None => desk.lead(true),
     }
+    tasks.spawn(resolvers::follow(client.clone(), config.dns_pods(), desk.clone()));
     for _ in 0..config.workers {
         tasks.spawn(reconcile::work(client.clone(), desk.clone()));
     }

@@ -4,23 +4,14 @@
 //! that the number of series does not grow with the cluster.
 
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Display, Write};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use atoll_metrics::Page;
 use atoll_model::intent::Kind;
 use atoll_model::{Addresses, Key, Tally};
-use axum::Router;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
-use tokio::net::TcpListener;
 
 use crate::queue::Outcome;
-use crate::reconcile::Desk;
-
-/// The text format's version, as Prometheus asks for it.
-const FORMAT: &str = "text/plain; version=0.0.4";
 
 /// What is counted while the controller works.
 #[derive(Debug, Default)]
@@ -55,7 +46,7 @@ impl Counters {
         page.value("atoll_queue_depth", &[], depth);
         page.gauge("atoll_leading", "Whether this controller is the one that works.");
         page.value("atoll_leading", &[], u8::from(leading));
-        page.0
+        page.text()
     }
 
     fn tell_decisions(&self, page: &mut Page) {
@@ -100,53 +91,6 @@ fn label(value: impl Debug) -> String {
     format!("{value:?}").to_lowercase()
 }
 
-/// A page of metrics.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn gauge(&mut self, name: &str, help: &str) {
-        self.head(name, help, "gauge");
-    }
-
-    fn counter(&mut self, name: &str, help: &str) {
-        self.head(name, help, "counter");
-    }
-
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
-        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
-    }
-
-    fn value(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
-        match labels.is_empty() {
-            true => self.line(format_args!("{name} {value}")),
-            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
-        }
-    }
-
-    fn line(&mut self, line: impl Display) {
-        writeln!(self.0, "{line}").unwrap_or_else(|_| unreachable!("a String takes everything"));
-    }
-}
-
-/// Binds the address of the metrics.
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot serve metrics at {address} (--metrics-address)"))
-}
-
-/// Serves metrics for ever.
-pub(crate) async fn serve(listener: TcpListener, desk: Arc<Desk>) {
-    let page = move || async move { ([(CONTENT_TYPE, FORMAT)], desk.metrics()) };
-    let router = Router::new().route("/metrics", get(page));
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "metrics are served no more");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use atoll_model::intent::ObjectName;
@@ -179,13 +123,5 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line} is not in:\n{text}");
         }
         assert!(!text.contains("acme-secret"), "no name of a tenant is told");
-    }
-
-    #[tokio::test]
-    async fn an_address_in_use_is_named() {
-        let taken = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = listen(address).await.unwrap_err().to_string();
-        assert!(error.contains(&address.to_string()) && error.contains("--metrics-address"));
     }
 }

@@ -12,7 +12,7 @@ use atoll_model::{Action, Decision, Key, Moment, Now, Touched, World};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::config::ControllerConfig;
 use crate::execute::{Executed, execute};
@@ -41,6 +41,7 @@ pub(crate) struct Desk {
     bell: Notify,
     beginning: Instant,
     counters: Counters,
+    leading: watch::Sender<bool>,
 }
 
 struct Papers {
@@ -83,6 +84,7 @@ impl Desk {
             bell: Notify::new(),
             beginning: Instant::now(),
             counters: Counters::default(),
+            leading: watch::channel(false).0,
         }
     }
 
@@ -118,7 +120,13 @@ impl Desk {
             papers.leading = leading;
             tracing::info!(leading, "the lead changed");
             self.bell.notify_waiters();
+            self.leading.send_replace(leading);
         }
+    }
+
+    /// Whether this controller is the one that works, as it changes.
+    pub(crate) fn leading(&self) -> watch::Receiver<bool> {
+        self.leading.subscribe()
     }
 
     /// The next object to look at.

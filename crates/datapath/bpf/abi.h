@@ -193,7 +193,7 @@ struct connection {
 		struct first_fragment first;
 	};
 	__be16 nat_port;
-	__u8 reserved[2];
+	__u16 backend; /* of a service: its place among those of the service */
 	__u32 turn; /* its place in the ring of its network */
 };
 
@@ -286,3 +286,5 @@ enum drop_reason {
 #define ALIAS_IPV4 0xf0000000
 #define ALIAS_IPV4_MASK 0x0fffffff
 #define ALIAS_IPV6 { 0xfd61746f, 0x6c6c0001, 0, 0 }
+
+#include "policy_abi.h"

@@ -31,7 +31,6 @@ static __always_inline struct endpoint *endpoint_of(__u32 network, const struct 
 static __always_inline void note_end(struct end *end, const struct endpoint *endpoint)
 {
 	end->since = endpoint->since;
-	end->identity = endpoint->identity;
 	end->node = endpoint->node;
 	end->place.ifindex = endpoint->ifindex;
 	end->place.slot = endpoint->slot;
@@ -44,12 +43,12 @@ static __always_inline __u64 since(const struct work *work)
 							      work->destination.since;
 }
 
-/* Whether a first word goes another way to the other end than the connection that is known: through
- * a service or another one, or through none. Only one of both can have the answers. */
+/* Whether a packet goes another way to the other end than the connection that is known: through a
+ * service or another one, or through none. Only one of both can have the answers. */
 static __always_inline bool is_by_another_way(const struct connection *known,
 					      const struct work *work, bool from_high)
 {
-	if (!is_by_sender(known, from_high) || !is_opening(&work->flow.transport))
+	if (!is_by_sender(known, from_high))
 		return false;
 	if (!(known->flags & CONNECTION_TRANSLATED))
 		return work->to.is_service;
@@ -65,18 +64,23 @@ static __always_inline bool is_alive(const struct connection *known, const struc
 	       !is_reopened(known, &flow->transport);
 }
 
-/* The backend that a client's connection to a service has, if it has one. */
+/* The backend that a client's connection to a service has, if it has one. A pod that is its own
+ * backend sees the service as its client, and answers there. */
 static __noinline void recall_backend(struct work *work)
 {
-	struct connection *lead;
+	struct connection *known;
 
 	name_connection(&work->key, &work->flow, is_higher(&work->flow));
-	lead = connection_at(&work->key);
-	if (!lead || !(lead->flags & CONNECTION_LEADS_ON) ||
-	    is_over(lead, work->flow.transport.protocol, work->now))
+	known = connection_at(&work->key);
+	if (!known || is_over(known, work->flow.transport.protocol, work->now))
 		return;
-	work->to.address = lead->nat_address;
-	work->to.port = lead->nat_port;
+	if (known->flags & CONNECTION_TRANSLATED)
+		work->is_to_itself = same_address(&known->nat_address, &work->flow.destination);
+	if (!(known->flags & CONNECTION_LEADS_ON))
+		return;
+	work->to.address = known->nat_address;
+	work->to.port = known->nat_port;
+	work->to.place = known->backend;
 	work->to.is_kept = 1;
 }
 
@@ -85,12 +89,22 @@ static __always_inline verdict ask_service(struct work *work)
 {
 	verdict judged;
 
-	if (!has_ports(&work->flow.transport))
+	if (work->flow.transport.part == PART_LATER) {
+		if (!find_first(&work->flow, work, 0))
+			return FINE;
+		work->wire.transport = work->flow.transport;
+	}
+	if (!can_be_served(&work->flow.transport))
 		return FINE;
 	recall_backend(work);
+	if (work->is_to_itself)
+		return FINE;
 	judged = choose_backend(&work->flow, &work->to);
 	if (judged != FINE || !work->to.is_service)
 		return judged;
+	/* Nobody takes a packet from its own address. */
+	if (same_address(&work->flow.source, &work->to.address))
+		work->flow.source = work->flow.destination;
 	work->flow.destination = work->to.address;
 	work->flow.transport.destination_port = work->to.port;
 	copy_flow(&work->out, &work->flow);
@@ -114,16 +128,18 @@ static __always_inline verdict ask_service_again(struct work *work)
 /* The packet that its client would have sent to the service, and the backend it has. */
 static __always_inline void reverse_to_service(struct work *work, const struct connection *known)
 {
-	const struct flow *flow = &work->flow;
-
-	copy_flow(&work->reverse, flow);
-	work->reverse.source = flow->destination;
-	work->reverse.destination = known->nat_address;
-	work->reverse.transport.source_port = flow->transport.destination_port;
-	work->reverse.transport.destination_port = known->nat_port;
-	work->to = (struct translation){ .address = flow->source,
-					 .port = flow->transport.source_port,
+	reverse_answer(work, known);
+	work->to = (struct translation){ .address = work->flow.source,
+					 .port = work->flow.transport.source_port,
+					 .place = known->backend,
 					 .is_kept = 1 };
+}
+
+/* A pod that reaches itself through a service has the service's address on the way. */
+static __always_inline bool is_own_backend(const struct work *work)
+{
+	return work->is_to_itself ||
+	       (work->to.is_service && same_address(&work->wire.source, &work->flow.destination));
 }
 
 static __always_inline void pose(struct work *work, bool by_sender)
@@ -134,13 +150,14 @@ static __always_inline void pose(struct work *work, bool by_sender)
 	struct question *question = &work->question;
 
 	question->network = work->flow.network;
-	question->opener_identity = opener->identity;
-	question->other_identity = other->identity;
 	question->opener = by_sender ? work->flow.source : work->flow.destination;
 	question->other = by_sender ? work->flow.destination : work->flow.source;
 	question->protocol = t->protocol;
+	if (is_own_backend(work))
+		question->opener = question->other;
 	question->opener_is_here = opener->place.ifindex != 0;
 	question->other_is_here = other->place.ifindex != 0;
+	question->other_is_outside = 0;
 	question->port = is_icmp(t->protocol) ? 0 :
 			 by_sender	      ? t->destination_port :
 						t->source_port;
@@ -206,6 +223,15 @@ static __always_inline bool is_settled(const struct connection *known, const str
 	       !(known->flags & CONNECTION_DENIED);
 }
 
+/* Only who asks sends requests, and only the other end replies. The id 0 is no port, so that both
+ * ends of such an echo could be either. */
+static __always_inline bool is_against_its_way(const struct connection *known,
+					       const struct transport *t, bool from_high)
+{
+	return is_icmp(t->protocol) && t->part != PART_LATER &&
+	       is_opening(t) != is_by_sender(known, from_high);
+}
+
 static __always_inline verdict find_connection(struct work *work)
 {
 	bool from_high = is_higher(&work->flow);
@@ -213,9 +239,11 @@ static __always_inline verdict find_connection(struct work *work)
 
 	name_connection(&work->key, &work->flow, from_high);
 	known = connection_at(&work->key);
-	if (!known || !is_alive(known, &work->flow, work) ||
-	    is_by_another_way(known, work, from_high))
+	if (!known || !is_alive(known, &work->flow, work))
 		return begin(work);
+	if (is_by_another_way(known, work, from_high) ||
+	    is_against_its_way(known, &work->flow.transport, from_high))
+		return DROP_NO_CONNECTION;
 	if (!is_settled(known, work))
 		renew(work, known, from_high);
 	return FINE;
@@ -256,7 +284,7 @@ static __always_inline void settle(struct connection *entry, const struct work *
 }
 
 /* What leads the opener's packets from a service to its backend. */
-static __always_inline verdict put_lead(struct work *work)
+static __always_inline verdict put_lead(struct work *work, __u8 state)
 {
 	struct connection *fresh = &work->fresh;
 
@@ -264,10 +292,11 @@ static __always_inline verdict put_lead(struct work *work)
 	__builtin_memset(fresh, 0, sizeof(*fresh));
 	fresh->opened = fresh->last_seen = work->now;
 	fresh->table = work->flow.table;
-	fresh->state = STATE_ESTABLISHED;
+	fresh->state = state;
 	fresh->flags = CONNECTION_LEADS_ON;
+	fresh->backend = work->to.place;
 	fresh->nat_address = work->flow.destination;
-	fresh->nat_port = work->flow.transport.destination_port;
+	fresh->nat_port = work->to.port;
 	return put_in(work);
 }
 
@@ -290,12 +319,13 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 		fresh->flags |= CONNECTION_TRANSLATED;
 		fresh->nat_address = work->wire.destination;
 		fresh->nat_port = work->wire.transport.destination_port;
+		fresh->backend = work->to.place;
 	}
 	settle(fresh, work, from_high);
 	judged = put_in(work);
 	if (judged == FINE)
 		tell_flow(skb, &work->flow, fresh, EVENT_OPENED);
-	return judged == FINE && work->to.is_service ? put_lead(work) : judged;
+	return judged == FINE && work->to.is_service ? put_lead(work, fresh->state) : judged;
 }
 
 /* A packet of a connection that is known passes. */
@@ -304,10 +334,23 @@ static __always_inline verdict go_on(struct __sk_buff *skb, struct work *work,
 {
 	note(skb, &work->flow, known, from_high, work->now);
 	if (is_by_sender(known, from_high))
-		return work->to.is_service ? put_lead(work) : FINE;
-	if (known->flags & CONNECTION_TRANSLATED)
+		return work->to.is_service ? put_lead(work, known->state) : FINE;
+	if (known->flags & CONNECTION_TRANSLATED) {
+		keep_lead(work, known);
 		answer_for_service(work, known);
+	}
 	return FINE;
+}
+
+/* The later parts of a datagram to a service come as the first did: to the service. */
+static __always_inline verdict remember_first_of_both(struct work *work)
+{
+	verdict judged = remember_first(work);
+
+	if (judged != FINE || !work->to.is_service)
+		return judged;
+	copy_flow(&work->flow, &work->wire);
+	return remember_first(work);
 }
 
 /* Keeps what was judged, and says it. The entry may have made room for another meanwhile; then the
@@ -335,7 +378,7 @@ __noinline int conclude(struct __sk_buff *skb, __u32 judged)
 	else if (known)
 		judged = go_on(skb, work, known, from_high);
 	if (judged == FINE && work->flow.transport.part == PART_FIRST)
-		return remember_first(work);
+		return remember_first_of_both(work);
 	return judged;
 }
 

@@ -12,6 +12,7 @@
 #include "constants.h"
 #include "drops.h"
 #include "translate.h"
+#include "work.h"
 
 #define NO_WAY 0xffffffff
 
@@ -103,15 +104,42 @@ static __noinline int find_way_in(const struct flow *flow, const struct interfac
 	return 0;
 }
 
+/* What policy says to a question. The agent is no pod: rules know it by the door's address. Each
+ * packet is asked about, since a question leaves no connection. What a pod answers to probes of its
+ * own node is not: no policy stands between the two. */
+static __always_inline verdict may_ask(const struct flow *flow, const struct way_in *way)
+{
+	struct work *work = work_at_hand();
+
+	if (way->door == PROBER)
+		return FINE;
+	if (!work)
+		return DROP_POLICY_UNKNOWN;
+	work->question = (struct question){
+		.network = flow->network,
+		.opener = flow->source,
+		.other = flow->destination,
+		.port = flow->transport.destination_port,
+		.protocol = flow->transport.protocol,
+		.opener_is_here = 1,
+		.other_is_outside = 1,
+	};
+	return judge_policy(&work->question);
+}
+
 static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,
 				      struct flow *flow)
 {
 	struct ipv4_ends was, is;
 	struct way_in way;
+	verdict judged;
 
 	find_way_in(flow, own, false, &way);
 	if (way.door == NO_WAY)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	judged = may_ask(flow, &way);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
 	was = (struct ipv4_ends){ .source = ipv4_of(&flow->source),
 				  .destination = ipv4_of(&flow->destination) };
 	is = (struct ipv4_ends){ .source = alias_ipv4(skb->ifindex),
@@ -127,10 +155,14 @@ static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *o
 {
 	struct ipv6_ends was, is;
 	struct way_in way;
+	verdict judged;
 
 	find_way_in(flow, own, true, &way);
 	if (way.door == NO_WAY)
 		return drop(skb, own->network, DROP_NO_ENDPOINT);
+	judged = may_ask(flow, &way);
+	if (judged != FINE)
+		return drop(skb, own->network, judged);
 	was = (struct ipv6_ends){ .source = flow->source, .destination = flow->destination };
 	is = (struct ipv6_ends){ .source = alias_ipv6(skb->ifindex),
 				 .destination = behind_door_ipv6(way.door) };

@@ -6,6 +6,7 @@
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
+#include "policy_maps.h"
 
 static __always_inline bool is_watched(void)
 {
@@ -57,6 +58,18 @@ static __always_inline void describe_ipv6(struct __sk_buff *skb, struct event *e
 		bpf_skb_load_bytes(skb, IPV6_FRAME, &event->source_port, 4);
 }
 
+/* Which rule refused a packet that policy did not let pass. */
+static __always_inline void describe_refusal(struct event *event, __u32 reason)
+{
+	struct refusal *refusal = refusal_at_hand();
+
+	if (!refusal ||
+	    (reason != DROP_POLICY_DENIED_EGRESS && reason != DROP_POLICY_DENIED_INGRESS))
+		return;
+	event->egress_rule = refusal->egress_rule;
+	event->ingress_rule = refusal->ingress_rule;
+}
+
 static __noinline void tell_drop(struct __sk_buff *skb, __u32 network, enum drop_reason reason)
 {
 	struct event *event = new_event(skb, network, EVENT_DROP);
@@ -64,6 +77,7 @@ static __noinline void tell_drop(struct __sk_buff *skb, __u32 network, enum drop
 	if (!event)
 		return;
 	event->reason = reason;
+	describe_refusal(event, reason);
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		describe_ipv4(skb, event);
 	else if (skb->protocol == bpf_htons(ETH_P_IPV6))

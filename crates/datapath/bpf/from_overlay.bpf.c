@@ -104,6 +104,8 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 		return GO_ON;
 	}
 	note(skb, &work->flow, known, from_high, work->now);
+	if (!is_routine(known, &work->flow.transport))
+		keep_lead(work, known);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, work->flow.network, DROP_KERNEL_REFUSED);
 	eth = frame_start(skb, sizeof(*eth));

@@ -69,10 +69,7 @@ static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, st
 static __always_inline void find_sender(struct __sk_buff *skb, const struct interface *own,
 					struct work *work)
 {
-	struct endpoint *known = endpoint_of(work->flow.network, &work->flow.source);
-
 	work->source.since = own->since;
-	work->source.identity = known ? known->identity : 0;
 	work->source.place.ifindex = skb->ifindex;
 	work->source.place.slot = own->slot;
 	copy_mac(work->source.place.mac, own->mac);
@@ -88,7 +85,9 @@ static __always_inline struct interface *interface_of(__u32 ifindex)
 static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own,
 				    struct work *work)
 {
-	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
+	struct endpoint *to =
+		endpoint_of(work->flow.network,
+			    work->is_to_itself ? &work->wire.source : &work->flow.destination);
 
 	if (!to)
 		return DROP_NO_ENDPOINT;
@@ -155,6 +154,8 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	if (!fits(skb, to))
 		return refuse_too_big(skb, own);
 	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
+	if (!is_routine(known, &work->flow.transport))
+		keep_lead(work, known);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return send_on(skb, own, to, &known->node);

@@ -64,6 +64,16 @@ static __always_inline bool read_quoted_ports(struct __sk_buff *skb, struct tran
 	return true;
 }
 
+/* An error about a packet to a backend is one about a packet to the service, for its client. */
+static __always_inline void speak_for_service(struct work *work, const struct connection *known)
+{
+	work->out = work->wire;
+	work->out.source = known->nat_address;
+	work->out.transport.at = work->reverse.transport.at;
+	work->out.transport.source_port = known->nat_port;
+	work->is_translated = 1;
+}
+
 /* An error speaks of a packet that its receiver sent, and comes from where that packet went. */
 static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, __u64 since)
 {
@@ -81,9 +91,12 @@ static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, 
 		return DROP_UNRELATED_ICMP;
 	name_connection(&work->key, quoted, is_higher(quoted));
 	known = connection_at(&work->key);
-	if (!known || known->opened < since || known->flags & CONNECTION_DENIED)
+	if (!known || known->opened < since || known->flags & CONNECTION_DENIED ||
+	    is_over(known, work->key.protocol, work->now))
 		return DROP_UNRELATED_ICMP;
-	return is_over(known, work->key.protocol, work->now) ? DROP_UNRELATED_ICMP : FINE;
+	if (known->flags & CONNECTION_TRANSLATED && is_by_sender(known, is_higher(quoted)))
+		speak_for_service(work, known);
+	return FINE;
 }
 
 static __always_inline bool is_error(const struct transport *t)

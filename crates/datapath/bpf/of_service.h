@@ -12,6 +12,8 @@ static __always_inline struct connection *lead_on(struct work *work, struct conn
 
 	if (passed(lead->last_seen, work->now) > SEEN_AGAIN)
 		lead->last_seen = work->now;
+	if (same_address(&flow->source, &lead->nat_address))
+		flow->source = flow->destination;
 	flow->destination = lead->nat_address;
 	flow->transport.destination_port = lead->nat_port;
 	copy_flow(&work->out, flow);
@@ -36,12 +38,15 @@ static __always_inline struct connection *through_service(struct work *work)
 	    known->flags & CONNECTION_LEADS_ON ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;
+	/* Straight, or through the service: only the way that it was opened. */
 	if (is_by_sender(known, is_higher(&work->flow)))
-		return known;
+		return !work->is_translated == !(known->flags & CONNECTION_TRANSLATED) ? known : NULL;
 	/* Where a service leads to is no client of it. */
 	if (work->is_translated)
 		return NULL;
-	if (known->flags & CONNECTION_TRANSLATED)
+	if (known->flags & CONNECTION_TRANSLATED) {
+		work->is_to_itself = same_address(&known->nat_address, &work->flow.destination);
 		answer_for_service(work, known);
+	}
 	return known;
 }

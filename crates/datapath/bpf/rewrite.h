@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A packet of a service with other ends than it came with, in either family. */
+/* A packet of a service with other ends than it came with, in either family: a whole one, a part of
+ * a datagram, or an error that speaks of one. */
 #pragma once
 
+#include "crc32c.h"
 #include "translate.h"
 #include "work.h"
+
+#define SCTP_CHECKSUM 8
+#define ICMP_CHECKSUM 2
 
 static __always_inline struct ports ports_of(const struct flow *flow)
 {
@@ -26,17 +31,99 @@ static __noinline long rewrite_ipv6(struct __sk_buff *skb, struct flow *from, st
 			      (struct ipv6_ends *)&to->source, &from->transport);
 }
 
+/* The bytes of a number as they lie in SCTP's header, lowest first. */
+static __always_inline __u32 lowest_first(__u32 number)
+{
+	return bpf_htonl(__builtin_bswap32(number));
+}
+
+/* SCTP's checksum covers its ports and no addresses. One of zero is still to be made. */
+static __noinline long rewrite_sctp(struct __sk_buff *skb, struct flow *from, struct flow *to)
+{
+	struct ports was = ports_of(from), is = ports_of(to);
+	__u32 at = from->transport.at, sum, change;
+
+	change = *(__u32 *)&was ^ *(__u32 *)&is;
+	if (!change)
+		return 0;
+	if (bpf_skb_load_bytes(skb, at + SCTP_CHECKSUM, &sum, sizeof(sum)))
+		return -1;
+	if (sum) {
+		change = crc32c_change(lowest_first(change), from->transport.size - sizeof(is));
+		sum ^= lowest_first(change);
+	}
+	return bpf_skb_store_bytes(skb, at + SCTP_CHECKSUM, &sum, sizeof(sum), 0) ||
+	       bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
+}
+
+static __noinline long rewrite_ports(struct __sk_buff *skb, struct flow *from, struct flow *to)
+{
+	struct ports ports = ports_of(to);
+
+	if (from->transport.part == PART_LATER)
+		return 0;
+	if (from->transport.protocol == SCTP_PROTOCOL)
+		return rewrite_sctp(skb, from, to);
+	return translate_ports(skb, &from->transport, &ports);
+}
+
+/* In an error about a packet to a backend, both the error's source and the end of the packet that
+ * it quotes become the service's. The quoted header's own checksum makes up for its address. */
+static __noinline long rewrite_error_ipv4(struct __sk_buff *skb, struct flow *from, struct flow *to)
+{
+	__be32 was = ipv4_of(&from->source), is = ipv4_of(&to->source);
+	__u32 quote = from->transport.at + sizeof(struct icmp_header);
+
+	return bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), was, is,
+				   sizeof(is)) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), &is, sizeof(is),
+				   0) ||
+	       bpf_l3_csum_replace(skb, quote + offsetof(struct iphdr, check), was, is,
+				   sizeof(is)) ||
+	       bpf_skb_store_bytes(skb, quote + offsetof(struct iphdr, daddr), &is, sizeof(is), 0);
+}
+
+static __noinline long rewrite_error_ipv6(struct __sk_buff *skb, struct flow *from, struct flow *to)
+{
+	const struct address *was = &from->source, *is = &to->source;
+	__u32 quote = from->transport.at + sizeof(struct icmp_header);
+	__u32 sum = from->transport.at + ICMP_CHECKSUM;
+	__s64 change = bpf_csum_diff((void *)was, sizeof(*was), (void *)is, sizeof(*is), 0);
+
+	/* Once for the pseudo header, once for the quote. */
+	return bpf_l4_csum_replace(skb, sum, 0, change, 0) ||
+	       bpf_l4_csum_replace(skb, sum, 0, change, 0) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), is,
+				   sizeof(*is), 0) ||
+	       bpf_skb_store_bytes(skb, quote + offsetof(struct ipv6hdr, daddr), is, sizeof(*is),
+				   0);
+}
+
+/* `to` has the quoted packet's place, and the port that stands for the backend's. */
+static __noinline long rewrite_error(struct __sk_buff *skb, struct flow *from, struct flow *to)
+{
+	__u32 at = to->transport.at + offsetof(struct ports, destination);
+	__be16 was, is = to->transport.source_port;
+
+	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)) ||
+	    bpf_l4_csum_replace(skb, from->transport.at + ICMP_CHECKSUM, was, is, sizeof(is)) ||
+	    bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0))
+		return -1;
+	return is_mapped(&from->source) ? rewrite_error_ipv4(skb, from, to) :
+					  rewrite_error_ipv6(skb, from, to);
+}
+
 /* Gives the packet at hand the ends of work->out. Nothing, or an error. */
 __noinline int rewrite(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
-	struct ports ports;
 
-	if (!work || !has_ports(&work->wire.transport))
+	if (!work)
 		return -1;
-	ports = ports_of(&work->out);
+	if (is_icmp(work->wire.transport.protocol))
+		return rewrite_error(skb, &work->wire, &work->out) ? -1 : 0;
 	if (is_mapped(&work->wire.source) ? rewrite_ipv4(skb, &work->wire, &work->out) :
 					    rewrite_ipv6(skb, &work->wire, &work->out))
 		return -1;
-	return translate_ports(skb, &work->wire.transport, &ports) ? -1 : 0;
+	return rewrite_ports(skb, &work->wire, &work->out) ? -1 : 0;
 }

@@ -1,27 +1,235 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Services: whether the destination of a packet is one, and which backend takes it. The first stage
- * of the slow path (decide.h), asked on the client's node alone. As in policy.h, the kernel checks
- * this function by itself. */
+ * of the slow path (decide.h), asked on the client's node alone.
+ *
+ * The rules: a stream stays with its backend for as long as the backend's pod is there. Everything
+ * else stays only while the service still has that backend. Whoever is new gets the backend of the
+ * slot that its ends lead to, unless the service keeps its clients together. Two connections never
+ * have the same ends: where a backend would make them so, another takes its place.
+ *
+ * As in policy.h, the kernel checks choose_backend by itself. */
 #pragma once
 
-#include "flow.h"
+#include "connection.h"
+#include "service_maps.h"
+
+/* How many backends are tried for one that the client does not speak with from the same port. */
+#define SERVICE_TRIES 4
 
 /* Where a packet to a service goes. */
 struct translation {
 	struct address address;
 	__be16 port;
+	__u16 place;	 /* of the backend among those of its service */
 	__u8 is_service; /* whether the rest means anything */
-	__u8 is_kept;	 /* before the call: address and port are the backend of a connection that goes on */
+	__u8 is_kept;	 /* before the call: the backend of a connection that goes on is given */
 };
 
+/* Room for what the stack is too small for, on each CPU; as in work.h. */
+struct service_room {
+	__u64 now;
+	struct connection_key connection;
+	struct affinity_key client;
+	struct affinity known;
+	struct address vip;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct service_room);
+} service_rooms SEC(".maps");
+
+static __always_inline __u32 mixed(__u32 hash, __u32 word)
+{
+	word *= 0xcc9e2d51;
+	word = word << 15 | word >> 17;
+	word *= 0x1b873593;
+	hash ^= word;
+	hash = hash << 13 | hash >> 19;
+	return hash * 5 + 0xe6546b64;
+}
+
+/* The same for every packet of a connection, and different for any two of them. */
+static __always_inline __u32 hash_of(const struct flow *flow, __u32 service)
+{
+	__u32 hash = service;
+
+	for (int word = 0; word < 4; word++)
+		hash = mixed(hash, flow->source.words[word]);
+	hash = mixed(hash, flow->transport.source_port);
+	hash ^= hash >> 16;
+	hash *= 0x85ebca6b;
+	hash ^= hash >> 13;
+	hash *= 0xc2b2ae35;
+	return hash ^ hash >> 16;
+}
+
+static __always_inline bool is_stream(const struct transport *t)
+{
+	return t->protocol == TCP_PROTOCOL || t->protocol == SCTP_PROTOCOL;
+}
+
+/* The backend at a place, or NULL where nobody has it. */
+static __always_inline struct backend *backend_at(__u32 service, __u16 place)
+{
+	struct service_page at = { .service = service, .page = place / BACKENDS_PER_PAGE };
+	struct backends *page = bpf_map_lookup_elem(&service_backends, &at);
+	struct backend *backend;
+
+	if (!page)
+		return NULL;
+	backend = &page->at[place % BACKENDS_PER_PAGE];
+	return backend->port ? backend : NULL;
+}
+
+static __always_inline bool still_has(const struct service *service, const struct translation *to)
+{
+	struct backend *backend = backend_at(service->id, to->place);
+
+	return backend && backend->port == to->port && same_address(&backend->address, &to->address);
+}
+
+static __always_inline bool lead_to(const struct service *service, __u16 place,
+				    struct translation *to)
+{
+	struct backend *backend = backend_at(service->id, place);
+
+	if (!backend)
+		return false;
+	to->address = backend->address;
+	to->port = backend->port;
+	to->place = place;
+	return true;
+}
+
+/* The backend that a slot leads to. */
+static __always_inline bool lead_by_slot(const struct service *service, __u32 slot,
+					 struct translation *to)
+{
+	struct service_page at = { .service = service->id };
+	struct slots *page;
+
+	slot &= service->slots - 1;
+	at.page = slot / SLOTS_PER_PAGE;
+	page = bpf_map_lookup_elem(&service_slots, &at);
+	return page && lead_to(service, page->backends[slot % SLOTS_PER_PAGE], to);
+}
+
+/* Whether the client speaks with the backend already, from the same port and not through this
+ * service: their answers could not be told apart. */
+static __always_inline bool is_taken(struct flow *flow, const struct translation *to,
+				     struct service_room *room)
+{
+	const __be16 port = flow->transport.destination_port;
+	struct connection *known;
+
+	room->vip = flow->destination;
+	flow->destination = to->address;
+	flow->transport.destination_port = to->port;
+	name_connection(&room->connection, flow, is_higher(flow));
+	flow->destination = room->vip;
+	flow->transport.destination_port = port;
+	known = connection_at(&room->connection);
+	if (!known || known->state == STATE_CLOSED ||
+	    is_over(known, flow->transport.protocol, room->now))
+		return false;
+	return !(known->flags & CONNECTION_TRANSLATED) || known->nat_port != port ||
+	       !same_address(&known->nat_address, &room->vip);
+}
+
+/* A backend for a client that has none, by its slot or one further on. */
+static __always_inline bool lead_anew(const struct service *service, struct flow *flow,
+				      struct translation *to, struct service_room *room)
+{
+	__u32 slot = hash_of(flow, service->id);
+
+#pragma clang loop unroll(disable)
+	for (__u32 attempt = 0; attempt < SERVICE_TRIES; attempt++) {
+		/* An odd step leads past neighbours that are the same backend's. */
+		if (lead_by_slot(service, slot + attempt * 0x9e3779b1, to) &&
+		    !is_taken(flow, to, room))
+			return true;
+	}
+	return false;
+}
+
+/* A client that was here before is led to the same backend, if it comes back in time. */
+static __always_inline bool lead_again(const struct service *service, struct flow *flow,
+				       struct translation *to, struct service_room *room)
+{
+	struct affinity *known = bpf_map_lookup_elem(&service_affinity, &room->client);
+
+	if (!known || passed(known->seen, room->now) > SECONDS((__u64)service->affinity))
+		return false;
+	return lead_to(service, known->place, to) && to->port == known->port &&
+	       same_address(&to->address, &known->address) && !is_taken(flow, to, room);
+}
+
+static __always_inline bool lead_together(const struct service *service, struct flow *flow,
+					  struct translation *to, struct service_room *room)
+{
+	room->client.service = service->id;
+	room->client.client = flow->source;
+	if (!lead_again(service, flow, to, room) && !lead_anew(service, flow, to, room))
+		return false;
+	room->known.seen = room->now;
+	room->known.address = to->address;
+	room->known.port = to->port;
+	room->known.place = to->place;
+	bpf_map_update_elem(&service_affinity, &room->client, &room->known, BPF_ANY);
+	return true;
+}
+
+static __always_inline struct service *service_of(const struct flow *flow)
+{
+	const struct service_key key = {
+		.network = flow->network,
+		.address = flow->destination,
+		.port = flow->transport.destination_port,
+		.protocol = flow->transport.protocol,
+	};
+
+	return bpf_map_lookup_elem(&services, &key);
+}
+
+/* A stream goes on until its backend's pod is gone, whatever has become of the service. */
+static __always_inline verdict keep_stream(const struct flow *flow, struct translation *to)
+{
+	const struct endpoint_key key = { .network = flow->network, .address = to->address };
+
+	to->is_service = 1;
+	return bpf_map_lookup_elem(&endpoints, &key) ? FINE : DROP_NO_BACKEND;
+}
+
 /* `flow` goes from a client to what may be a service of flow->network. Fills in `to`; with
- * `is_kept`, an answer other than the backend given ends the connection. A verdict: FINE also where it is no
- * service; DROP_NO_BACKEND where the service has none, and then the client is refused at once
- * (refuse_service). */
+ * `is_kept`, an answer other than the backend given ends the connection. A verdict: FINE also where
+ * it is no service; DROP_NO_BACKEND where nobody can take it, and then the client is refused at
+ * once (refuse_service). */
 __noinline int choose_backend(struct flow *flow, struct translation *to)
 {
-	if (!flow || !to)
+	__u32 first = 0;
+	struct service_room *room = bpf_map_lookup_elem(&service_rooms, &first);
+	struct service *service;
+
+	if (!flow || !to || !room)
 		return DROP_KERNEL_REFUSED;
 	to->is_service = 0;
-	return FINE;
+	if (to->is_kept && is_stream(&flow->transport) && !is_opening(&flow->transport))
+		return keep_stream(flow, to);
+	service = service_of(flow);
+	if (!service)
+		return FINE;
+	to->is_service = 1;
+	if (to->is_kept && still_has(service, to))
+		return FINE;
+	to->is_kept = 0;
+	if (!service->slots)
+		return DROP_NO_BACKEND;
+	room->now = bpf_ktime_get_coarse_ns();
+	if (service->affinity ? lead_together(service, flow, to, room) :
+				lead_anew(service, flow, to, room))
+		return FINE;
+	return DROP_NO_BACKEND;
 }

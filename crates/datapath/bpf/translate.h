@@ -23,10 +23,22 @@ static __always_inline bool has_ports(const struct transport *t)
 	       (t->protocol == TCP_PROTOCOL || t->protocol == UDP_PROTOCOL);
 }
 
-/* A checksum of zero means none in UDP over IPv4, and stays so. */
+/* Whether a packet can be to a service: its ports can be told and changed. SCTP's checksum of a
+ * datagram in parts cannot. */
+static __always_inline bool can_be_served(const struct transport *t)
+{
+	if (t->protocol == SCTP_PROTOCOL)
+		return t->part == PART_WHOLE;
+	return t->protocol == TCP_PROTOCOL || t->protocol == UDP_PROTOCOL;
+}
+
+/* A checksum of zero means none in UDP over IPv4, and stays so. SCTP's covers no addresses, and a
+ * later part of a datagram has none. */
 static __always_inline long renew_checksum(struct __sk_buff *skb, const struct transport *was,
 					   __s64 change, __u64 flags)
 {
+	if (was->part == PART_LATER || was->protocol == SCTP_PROTOCOL)
+		return 0;
 	if (was->protocol == UDP_PROTOCOL)
 		return bpf_l4_csum_replace(skb, was->at + UDP_CHECKSUM, 0, change,
 					   flags | BPF_F_MARK_MANGLED_0);

@@ -34,7 +34,7 @@ enum part {
 
 struct transport {
 	__u32 at; /* where the header of the protocol begins in the frame */
-	__be16 source_port; /* an echo has its id in both */
+	__be16 source_port; /* an echo has its id in that of who asks */
 	__be16 destination_port;
 	__be32 id; /* of the datagram, if it comes in fragments */
 	__u32 offset; /* of this part in it */
@@ -57,6 +57,19 @@ static __always_inline bool read_at(struct __sk_buff *skb, __u32 at, void *to, _
 	return !bpf_skb_load_bytes(skb, at, to, size);
 }
 
+/* The first eight bytes of a header, by words where they are at hand. */
+static __always_inline bool read_start(struct __sk_buff *skb, __u32 at, struct icmp_header *to,
+				       bool near)
+{
+	void *start = linear_start(skb);
+
+	if (near && start + at + sizeof(*to) <= linear_end(skb)) {
+		*to = *(const struct icmp_header *)(start + at);
+		return true;
+	}
+	return !bpf_skb_load_bytes(skb, at, to, sizeof(*to));
+}
+
 static __always_inline __u32 header_size(__u8 protocol)
 {
 	if (protocol == TCP_PROTOCOL)
@@ -75,10 +88,20 @@ static __always_inline bool is_known(__u8 protocol, bool ipv6)
 	       protocol == (ipv6 ? IPV6_ICMP : ICMP_PROTOCOL);
 }
 
+static __always_inline bool is_echo_reply(const struct transport *t)
+{
+	return t->signs == (t->protocol == ICMP_PROTOCOL ? ICMP_ECHO_REPLY : ICMPV6_ECHO_REPLY);
+}
+
+/* The id of an echo is the port of who asks, and who answers has none. So two that ask each other
+ * with one id have a connection each. */
 static __always_inline verdict read_icmp(struct transport *t, const struct icmp_header *icmp)
 {
 	t->signs = icmp->type;
-	t->source_port = t->destination_port = (__be16)icmp->rest;
+	if (is_echo_reply(t))
+		t->destination_port = (__be16)icmp->rest;
+	else
+		t->source_port = (__be16)icmp->rest;
 	if (t->protocol == IPV6_ICMP && icmp->type >= ICMPV6_ROUTER_SOLICITATION &&
 	    icmp->type <= ICMPV6_REDIRECT)
 		return DROP_UNWANTED_ND;
@@ -96,7 +119,7 @@ static __always_inline verdict read_header(struct __sk_buff *skb, struct transpo
 
 	if (t->size < header_size(t->protocol))
 		return t->part == PART_FIRST ? DROP_TINY_FRAGMENT : DROP_MALFORMED;
-	if (!read_at(skb, at, &start, sizeof(start), near))
+	if (!read_start(skb, at, &start.icmp, near))
 		return DROP_MALFORMED;
 	if (is_icmp(t->protocol))
 		return read_icmp(t, &start.icmp);

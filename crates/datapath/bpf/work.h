@@ -11,7 +11,6 @@
 /* One end of a packet's way. */
 struct end {
 	__u64 since; /* as of an endpoint */
-	__u32 identity;
 	struct place place;
 	struct address node;
 };
@@ -37,6 +36,7 @@ struct work {
 	struct flow reverse;   /* as its opener would have sent it */
 	struct translation to; /* what became of a packet to a service */
 	__u32 is_translated;
+	__u32 is_to_itself; /* the answer of a pod that is its own backend */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -65,6 +65,7 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	copy_flow(&work->wire, flow);
 	work->to = (struct translation){};
 	work->is_translated = 0;
+	work->is_to_itself = 0;
 }
 
 /* Before anything is asked that it stands for. Says whether the network has a place here. */
@@ -85,7 +86,40 @@ static __always_inline void answer_for_service(struct work *work, const struct c
 	copy_flow(&work->out, &work->wire);
 	work->out.source = known->nat_address;
 	work->out.transport.source_port = known->nat_port;
+	if (work->is_to_itself)
+		work->out.destination = work->wire.source;
 	work->is_translated = 1;
+}
+
+/* The packet that the client would have sent to the service of which this is an answer. */
+static __always_inline void reverse_answer(struct work *work, const struct connection *known)
+{
+	const struct flow *flow = &work->flow;
+
+	copy_flow(&work->reverse, flow);
+	work->reverse.source = work->is_to_itself ? flow->source : flow->destination;
+	work->reverse.destination = known->nat_address;
+	work->reverse.transport.source_port = flow->transport.destination_port;
+	work->reverse.transport.destination_port = known->nat_port;
+}
+
+/* What leads to a connection is as far as the connection: a lead that outlived it would stand in
+ * the way of others. */
+static __noinline void keep_lead(struct work *work, struct connection *known)
+{
+	const struct flow *asked = &work->wire;
+	struct connection *lead;
+
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return;
+	if (!is_by_sender(known, is_higher(&work->flow))) {
+		reverse_answer(work, known);
+		asked = &work->reverse;
+	}
+	name_connection(&work->key, asked, is_higher(asked));
+	lead = connection_at(&work->key);
+	if (lead && lead->flags & CONNECTION_LEADS_ON)
+		lead->state = known->state;
 }
 
 /* Puts work->fresh in at work->key, in the place of what is there. */

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_abi::{DoorKey, InterfaceKey, Peer, PeerKey};
+use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
 use atoll_types::{NetAddr, NetworkId};
 
@@ -35,6 +35,7 @@ fn touched(step: &Step) -> Touched {
     match step {
         Step::GuardInterface(_, guard) => Touched::Network(guard.network),
         Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
+        Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
         Step::RemovePeer(_) => Touched::All,
         Step::AddPeer(_)
         | Step::CreateInterface(..)
@@ -76,6 +77,8 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
+        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
+        Step::RemoveService(key) => datapath.maps.services.remove(*key),
         Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
@@ -187,11 +190,14 @@ async fn remove_interfaces(
         datapath.routed.remove(name);
         unpin(&datapath.pins.links().join(name.as_str()))?;
     }
-    for (key, entry) in datapath.maps.interfaces.entries()? {
-        if encode::interface_name(&entry).is_some_and(|name| names.contains(&name)) {
-            datapath.maps.interfaces.remove(key)?;
-            datapath.maps.networks.raise(entry.network)?;
-        }
+    let is_gone = |entry: &abi::Interface| {
+        encode::interface_name(entry).is_some_and(|name| names.contains(&name))
+    };
+    let entries = datapath.maps.interfaces.entries()?;
+    let (gone, left): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, it)| is_gone(it));
+    for (key, entry) in gone {
+        datapath.maps.interfaces.remove(key)?;
+        datapath.maps.networks.raise(entry.network)?;
     }
-    datapath.maps.learn_networks()
+    datapath.maps.networks.learn(&left.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>())
 }

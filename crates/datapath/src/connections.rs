@@ -30,7 +30,7 @@ const GRACE_SECONDS: u64 = 30;
 /// A connection of a network, as this node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Who spoke first; an echo has its id for a port.
+    /// Who spoke first; an echo has its id for this port, and none for the other.
     pub client: SocketAddr,
     /// The other end.
     pub server: SocketAddr,

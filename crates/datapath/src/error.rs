@@ -73,6 +73,12 @@ pub enum DatapathError {
     /// More addresses than the kernel's layout has room for.
     #[error("an interface may have {max} addresses, not {0}", max = atoll_abi::MAX_SOURCES)]
     TooManySources(usize),
+    /// More backends than the kernel's layout has room for.
+    #[error("a service may have {max} backends, not {0}", max = crate::spread::MOST_BACKENDS)]
+    TooManyBackends(usize),
+    /// Policy was changed before it was written once.
+    #[error("no tables of policy are in force that could be changed")]
+    NoPolicyYet,
     /// A map has no room.
     #[error("the map {0} is full: this node has more of them than it can hold")]
     MapFull(&'static str),

@@ -33,6 +33,11 @@ pub struct Event {
     pub protocol: u8,
     /// What happened.
     pub what: Happening,
+    /// The rule of policy that let the connection leave its opener, or refused it, by the number
+    /// that [`crate::Datapath::policy_rule`] takes; zero where none decided.
+    pub egress_rule: u32,
+    /// The rule that let it reach the other end, likewise.
+    pub ingress_rule: u32,
 }
 
 /// What happened.
@@ -168,5 +173,7 @@ fn event(entry: &Entry, zero: SystemTime) -> Option<Event> {
         destination: end(entry.destination, entry.destination_port),
         protocol: entry.protocol,
         what,
+        egress_rule: entry.egress_rule,
+        ingress_rule: entry.ingress_rule,
     })
 }

@@ -5,12 +5,13 @@
 //! this crate: it does and never decides. What should be done is `plan`'s matter, and a packet's way
 //! is the kernel programs' (`bpf/`). Everything happens in the current thread's network namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_plan::{HostInterface, Observed, Reach, Step};
+use atoll_policy::{Changes, Tables};
 use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -35,6 +36,7 @@ mod observe;
 mod overlay;
 mod pins;
 mod plain_routes;
+mod policy;
 mod preflight;
 mod program;
 mod quiet;
@@ -43,6 +45,8 @@ mod routes;
 mod rules;
 mod sandbox;
 mod seat;
+mod services;
+mod spread;
 mod tap;
 mod traffic;
 
@@ -112,6 +116,7 @@ impl Datapath {
         let former = Former::find(&pins);
         former.as_ref().map_or(Ok(()), Former::check)?;
         maps::check_pinned(&pins.maps())?;
+        services::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
@@ -206,6 +211,28 @@ impl Datapath {
         done.map_err(|source| StepError { step: step.to_string(), source })
     }
 
+    /// Exchanges all tables of policy at once.
+    pub fn replace_policy(&mut self, tables: &Tables) -> Result<(), DatapathError> {
+        self.maps.policy.replace(tables)
+    }
+
+    /// Changes the tables of policy that are in force.
+    pub fn change_policy(&mut self, changes: &Changes) -> Result<(), DatapathError> {
+        self.maps.policy.change(changes)
+    }
+
+    /// Has every connection of these networks decided anew with its next packet.
+    pub fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<(), DatapathError> {
+        let mut networks = networks.iter();
+        networks.try_for_each(|network| self.maps.networks.raise(network.get()))
+    }
+
+    /// The compiler's number of the rule that an event names; none where its tables were exchanged
+    /// meanwhile.
+    pub fn policy_rule(&self, number: u32) -> Result<Option<u32>, DatapathError> {
+        self.maps.policy.rule(number)
+    }
+
     /// The pods' interfaces by the index of their host side, from which their aliases follow.
     pub fn askers(&self) -> Result<BTreeMap<u32, HostInterface>, DatapathError> {
         observe::askers(self)
@@ -236,8 +263,7 @@ impl Datapath {
     pub fn collect(&mut self) -> Result<(), DatapathError> {
         let census = self.maps.networks.census(clock::now()?);
         self.collector.start(self.pins.maps(), census)?;
-        self.maps.collect_service_fronts()?;
-        self.maps.collect_drops()
+        self.maps.collect()
     }
 
     /// Makes this node's routes to the plain pods of other nodes exactly these: each range by way of

@@ -17,7 +17,9 @@ use nix::errno::Errno;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
+use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
+use crate::services::Services;
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -58,6 +60,8 @@ pub(crate) struct Maps {
     pub(crate) service_fronts: Table<ServiceFrontKey, ServiceFront>,
     pub(crate) networks: Networks,
     pub(crate) connections: Connections,
+    pub(crate) services: Services,
+    pub(crate) policy: PolicyMaps,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -78,7 +82,8 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<TurnKey, ConnectionKey>(&dir.join("turns"))?;
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
-    check_shape::<u32, u32>(&dir.join("watchers"))
+    check_shape::<u32, u32>(&dir.join("watchers"))?;
+    policy::check_pinned(dir)
 }
 
 /// Refuses a pinned map whose entries have other sizes; one that is not there is as good.
@@ -109,6 +114,8 @@ impl Maps {
             service_fronts: Table::open(dir, "service_fronts")?,
             networks: Networks::open(dir)?,
             connections: Connections::open(dir)?,
+            services: Services::open(dir)?,
+            policy: PolicyMaps::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -143,8 +150,14 @@ impl Maps {
         Ok(())
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more.
-    pub(crate) fn collect_drops(&mut self) -> Result<(), DatapathError> {
+    /// Forgets the drop counters of networks that have no interface here any more, and the fronts
+    /// of services whose door is gone.
+    pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
+        self.collect_service_fronts()?;
+        self.collect_drops()
+    }
+
+    fn collect_drops(&mut self) -> Result<(), DatapathError> {
         let entries = self.interfaces.entries()?.into_iter();
         let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
         networks.insert(NO_NETWORK);
@@ -161,7 +174,7 @@ impl Maps {
     }
 
     /// Forgets ways back that no door leads to: a step that was cut short may leave one.
-    pub(crate) fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
+    fn collect_service_fronts(&mut self) -> Result<(), DatapathError> {
         for (back, front) in self.service_fronts.entries()? {
             let key = ServiceDoorKey {
                 network: back.network,
@@ -270,7 +283,7 @@ pub(crate) fn pinned(dir: &Path, name: &str) -> Result<Map, DatapathError> {
         .attempt(|| format!("open the map {}", path.display()))
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::E2BIG as i32)
 }
 

@@ -5,7 +5,7 @@
 //! after every change that a decision hangs on. A generation never goes back, also not when another
 //! network takes the place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use atoll_abi::{Interface, MAX_CONNECTIONS, Network};
@@ -40,7 +40,8 @@ impl Networks {
     /// Learns which networks there are, from the interfaces, and forgets those that are gone.
     pub(crate) fn learn(&mut self, interfaces: &[Interface]) -> Result<(), DatapathError> {
         let before = share(self.places.len());
-        self.places.retain(|network, _| interfaces.iter().any(|it| it.network == *network));
+        let here: BTreeSet<u32> = interfaces.iter().map(|it| it.network).collect();
+        self.places.retain(|network, _| here.contains(network));
         for interface in interfaces {
             self.seat(interface.network, interface.table)?;
         }

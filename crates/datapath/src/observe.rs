@@ -22,6 +22,7 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         interfaces: interfaces(datapath, &links).await?,
         endpoints: endpoints(datapath, &seats(datapath, &links)?)?,
         doors: doors(datapath)?,
+        services: datapath.maps.services.all()?,
         service_doors: service_doors(datapath)?,
     })
 }

@@ -121,9 +121,10 @@ mod tests {
     /// A node with one link and a route of somebody else.
     fn node() -> Namespace {
         let node = Namespace::new();
-        node.ip("link add eth0 type dummy");
+        node.ip("link add eth0 type veth peer name wire");
         node.ip("address add 192.0.2.1/24 dev eth0");
         node.ip("link set eth0 up");
+        node.ip("link set wire up");
         node.ip("route add 10.9.0.0/24 via 192.0.2.9");
         node
     }

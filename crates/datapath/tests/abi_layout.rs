@@ -7,12 +7,15 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH,
-    CONNECTION_TRANSLATED, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS,
-    MAX_INTERFACES, MAX_SOURCES, NO_NETWORK, NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place,
-    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
+    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
+    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED, Connection,
+    ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
+    DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
+    InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
+    NO_NETWORK, NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey,
+    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
+    SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+    ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -63,6 +66,41 @@ fn structs() -> Vec<String> {
     .concat()
 }
 
+fn structs_of_services() -> Vec<String> {
+    [
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, reserved),
+        same_layout!(Service, "service", id, slots, affinity),
+        same_layout!(ServicePage, "service_page", service, page),
+        same_layout!(Slots, "slots", backends),
+        same_layout!(Backend, "backend", network, address, port, reserved),
+        same_layout!(Backends, "backends", at),
+        same_layout!(AffinityKey, "affinity_key", service, client),
+        same_layout!(Affinity, "affinity", seen, address, port, place, reserved),
+        vec![
+            format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
+            format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+        ],
+    ]
+    .concat()
+}
+
+fn structs_of_policy() -> Vec<String> {
+    let behind_prefix = |c: &str, size: usize| vec![format!("sizeof(struct {c}) == {}", 4 + size)];
+    [
+        same_layout!(PolicyEndKey, "policy_end_key", network, address, bank),
+        behind_prefix("policy_outside_key", size_of::<PolicyOutside>()),
+        same_layout!(PolicyIdentity, "policy_identity", tenant, ingress, egress),
+        same_layout!(PolicyColumnKey, "policy_column_key", set, identity),
+        behind_prefix("policy_port_key", size_of::<PolicyPort>()),
+        same_layout!(PolicyVerdict, "policy_verdict", rule, accept, tier, reserved),
+        vec![
+            format!("NO_BANK == {NO_BANK} && SECOND_BANK == {SECOND_BANK}u"),
+            format!("TIER_NETWORK_POLICY == {TIER_NETWORK_POLICY}"),
+        ],
+    ]
+    .concat()
+}
+
 fn structs_of_connections() -> Vec<String> {
     [
         same_layout!(
@@ -93,7 +131,7 @@ fn structs_of_connections() -> Vec<String> {
             ingress_rule,
             nat_address,
             nat_port,
-            reserved,
+            backend,
             turn
         ),
         same_layout!(Place, "place", ifindex, mac, slot),
@@ -179,7 +217,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("facts.c");
     let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
-    let text = format!("#include \"abi.h\"\n{}", assertions.collect::<String>());
+    let text = format!("#include \"service_abi.h\"\n{}", assertions.collect::<String>());
     std::fs::write(&source, text).unwrap();
     let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
@@ -197,8 +235,14 @@ fn compiles(facts: &[String]) -> Result<(), String> {
 
 #[test]
 fn both_sides_have_the_same_sizes_offsets_and_numbers() {
-    compiles(&[structs(), structs_of_connections(), structs_of_events(), numbers()].concat())
-        .unwrap();
+    let structs = [
+        structs(),
+        structs_of_services(),
+        structs_of_connections(),
+        structs_of_events(),
+        structs_of_policy(),
+    ];
+    compiles(&[structs.concat(), numbers()].concat()).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use atoll_zones::{Asked, Found, ZoneSet};
 
 use crate::cache::Foreign;
 use crate::counters::{Answered, Refused};
+use crate::feed::FEED;
 use crate::network::Network;
 use crate::query::{Query, Rcode};
 use crate::reply::{Reply, Way};
@@ -40,7 +41,7 @@ pub(crate) struct Question<'a> {
 /// Answers a question, or says that an upstream has to be asked.
 pub(crate) fn answer(network: &Network, question: Question<'_>, out: &mut [u8]) -> Step {
     let query = question.query;
-    if matches!(query.kind, 0 | IXFR | AXFR) {
+    if matches!(query.kind, 0 | IXFR | AXFR | FEED) {
         return Step::Done(refuse(network, question, Refused::NotOffered, out));
     }
     let zones = network.zones.load();

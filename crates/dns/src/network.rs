@@ -12,6 +12,7 @@ use crate::asker::NetworkKey;
 use crate::cache::Cache;
 use crate::config::Forwarding;
 use crate::counters::Counters;
+use crate::feed::Feed;
 use crate::forward::Pending;
 use crate::limits::lock;
 use crate::numbers::ByNumber;
@@ -25,6 +26,8 @@ pub(crate) struct Network {
     pub(crate) cache: Cache,
     pub(crate) pending: Pending,
     pub(crate) counters: Counters,
+    /// What its names are made from, where others follow it.
+    pub(crate) feed: ArcSwapOption<Feed>,
 }
 
 impl Network {
@@ -35,6 +38,7 @@ impl Network {
             cache: Cache::new(cache_bytes),
             pending: Pending::default(),
             counters: Counters::default(),
+            feed: ArcSwapOption::empty(),
         }
     }
 }

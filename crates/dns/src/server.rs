@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::asker::{Askers, NetworkKey};
 use crate::config::{Config, Forwarding};
 use crate::counters::{Counters, Counts};
+use crate::feed::Feed;
 use crate::limits::{Gate, Tally};
 use crate::network::Networks;
 use crate::slow::{self, Job};
@@ -112,6 +113,11 @@ impl Server {
         network.cache.clear();
     }
 
+    /// What a network's names are made from, for resolvers that follow it; none where nobody may.
+    pub fn feed(&self, network: NetworkKey, feed: Option<Arc<Feed>>) {
+        self.shared.networks.make(network).feed.store(feed);
+    }
+
     /// Forgets a network: nothing of it is answered any more.
     pub fn remove(&self, network: NetworkKey) {
         self.shared.networks.remove(network);
@@ -119,12 +125,17 @@ impl Server {
 
     /// What was counted for a network.
     pub fn counts(&self, network: NetworkKey) -> Option<Counts> {
-        self.shared.networks.get(network).map(|network| network.counters.look())
+        self.ledger().counts(network)
     }
 
     /// What was counted and belongs to no network.
     pub fn strangers(&self) -> Counts {
-        self.shared.counters.look()
+        self.ledger().strangers()
+    }
+
+    /// All that is counted, for others to look at.
+    pub fn ledger(&self) -> Ledger {
+        Ledger(self.shared.clone())
     }
 
     /// Where it listens; a port that was left open has its number here.
@@ -180,6 +191,22 @@ impl Server {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
         self.threads.push(thread.map_err(ServerError::Thread)?);
         Ok(())
+    }
+}
+
+/// All that a server counts. It can be looked at from anywhere, at any time.
+#[derive(Clone)]
+pub struct Ledger(Arc<Shared>);
+
+impl Ledger {
+    /// What was counted for a network.
+    pub fn counts(&self, network: NetworkKey) -> Option<Counts> {
+        self.0.networks.get(network).map(|network| network.counters.look())
+    }
+
+    /// What was counted and belongs to no network.
+    pub fn strangers(&self) -> Counts {
+        self.0.counters.look()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Its rule: a connection that is silent, slow, or one of too many of its pod is closed; it never
 //! holds anything but its own few buffers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::answer::{Question, Step, answer};
 use crate::asker::Asker;
 use crate::counters::Refused;
+use crate::feed::{FEED, Feed};
 use crate::limits::{Tally, Whose};
 use crate::network::Network;
 use crate::query::{Query, Unfit};
@@ -26,6 +27,9 @@ use crate::slow;
 const MOST_WAITING: usize = 16;
 /// No sound question is longer; what announces more is closed.
 const LONGEST: usize = 4096;
+
+/// So many bytes of a feed are gathered before they are sent.
+const PORTION: usize = 64 << 10;
 
 /// Takes connections as long as the server lives.
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
@@ -101,6 +105,7 @@ impl Connection {
             Local::Close => None,
             Local::Answer(answer) => send(&self.shared, &self.writer, &answer).await,
             Local::Ask => self.ask(network, packet.to_vec()).await,
+            Local::Feed(feed) => self.tell(&feed).await,
         }
     }
 
@@ -116,6 +121,9 @@ impl Connection {
                 }
             }
             Ok(()) => {
+                if let (FEED, Some(feed)) = (query.kind, network.feed.load_full()) {
+                    return Local::Feed(Arc::downgrade(&feed));
+                }
                 let question = Question { query: &query, packet, way: Way::Tcp, turn: 0 };
                 match answer(network, question, &mut out) {
                     Step::Done(len) => len,
@@ -125,6 +133,29 @@ impl Connection {
         };
         out.truncate(len);
         Local::Answer(out)
+    }
+
+    /// Tells a follower what is so and what changes, until one of both goes. Where nothing changes
+    /// it hears that, so that each side notices when the other is gone.
+    async fn tell(&self, feed: &Weak<Feed>) -> Option<()> {
+        let mut news = feed.upgrade()?.news();
+        let mut heard = 0;
+        loop {
+            news.mark_unchanged();
+            let (words, commit) = feed.upgrade()?.since(heard);
+            heard = commit;
+            let mut bytes = vec![];
+            for word in words {
+                word.write(&mut bytes);
+                if bytes.len() > PORTION {
+                    write(&self.shared, &self.writer, &std::mem::take(&mut bytes)).await?;
+                }
+            }
+            write(&self.shared, &self.writer, &bytes).await?;
+            if let Ok(Err(_)) = timeout(self.shared.config.tcp_idle / 2, news.changed()).await {
+                return None;
+            }
+        }
     }
 
     /// Asks outside while the next questions of the connection are read.
@@ -143,13 +174,18 @@ impl Connection {
 enum Local {
     Answer(Vec<u8>),
     Ask,
+    Feed(Weak<Feed>),
     Close,
 }
 
 async fn send(shared: &Shared, writer: &Writer, answer: &[u8]) -> Option<()> {
     let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
     framed.extend(answer);
+    write(shared, writer, &framed).await
+}
+
+async fn write(shared: &Shared, writer: &Writer, bytes: &[u8]) -> Option<()> {
     let mut writer = writer.lock().await;
-    let sent = timeout(shared.config.tcp_idle, writer.write_all(&framed)).await;
+    let sent = timeout(shared.config.tcp_idle, writer.write_all(bytes)).await;
     sent.ok()?.ok()
 }

@@ -12,6 +12,7 @@ pub mod export;
 pub mod intent;
 mod port_change;
 pub mod probes;
+pub mod resolver;
 mod world;
 
 pub use atoll_vpc::Moment;

@@ -1,24 +1,27 @@
 //! From what is to what should be, in an order that is safe at every point.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::{
     Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
-    Step,
+    Service, ServiceKey, Step,
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
-/// endpoints, doors, and only then raise interfaces), then break (endpoints, interfaces, doors, peers). An
-/// interface that must be replaced is taken away before it is made anew.
+/// endpoints, doors, services, and only then raise interfaces), then break (services, endpoints,
+/// interfaces, doors, peers). An interface that must be replaced is taken away before it is made
+/// anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
     let make = peers_added(desired, observed)
         .chain(interfaces_made(desired, observed))
         .chain(endpoints_put(desired, observed))
         .chain(doors_put(desired, observed))
+        .chain(services_put(desired, observed))
         .chain(service_doors_put(desired, observed))
         .chain(interfaces_raised(desired, observed));
-    let unmake = endpoints_removed(desired, observed)
+    let unmake = services_removed(desired, observed)
+        .chain(endpoints_removed(desired, observed))
         .chain(interfaces_removed(desired, observed))
         .chain(doors_removed(desired, observed))
         .chain(service_doors_removed(desired, observed))
@@ -159,6 +162,44 @@ fn doors_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.doors.keys().filter(|network| !desired.doors.contains_key(network));
     unwanted.map(|network| Step::RemoveDoors(*network))
+}
+
+/// The steps for these services alone, in the same order: what they cost does not grow with the
+/// services that did not change.
+pub fn diff_services<'a>(
+    touched: impl IntoIterator<Item = &'a ServiceKey>,
+    desired: &BTreeMap<ServiceKey, Service>,
+    observed: &BTreeMap<ServiceKey, Service>,
+) -> Vec<Step> {
+    let (mut make, mut unmake) = (Vec::new(), Vec::new());
+    for key in touched {
+        match (desired.get(key), observed.get(key)) {
+            (Some(wanted), seen) if seen != Some(wanted) => {
+                make.push(Step::PutService(*key, wanted.clone()));
+            }
+            (None, Some(_)) => unmake.push(Step::RemoveService(*key)),
+            (Some(_), _) | (None, None) => {}
+        }
+    }
+    make.append(&mut unmake);
+    make
+}
+
+fn services_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let wanted = desired.services.iter();
+    let missing = wanted.filter(|(key, service)| observed.services.get(key) != Some(service));
+    missing.map(|(key, service)| Step::PutService(*key, service.clone()))
+}
+
+fn services_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let unwanted = observed.services.keys().filter(|key| !desired.services.contains_key(key));
+    unwanted.map(|key| Step::RemoveService(*key))
 }
 
 fn service_doors_put<'a>(

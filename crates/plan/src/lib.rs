@@ -7,12 +7,14 @@
 mod diff;
 mod interface;
 mod node;
+mod service;
 mod step;
 
-pub use diff::diff;
+pub use diff::{diff, diff_services};
 pub use interface::{HostInterface, HostInterfaceError};
 pub use node::{
     Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
     Reach, Resolver, ServiceDoor,
 };
+pub use service::{Backend, Service, ServiceKey};
 pub use step::Step;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
-use crate::{HostInterface, Step};
+use crate::{HostInterface, Service, ServiceKey, Step};
 
 /// Everything the kernel of one node must hold, and nothing of networks that are not on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct NodePlan {
     /// Where the pods of each network find the agent of their node.
     #[serde(default)]
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// The services of every network that is present on this node.
+    #[serde(default, with = "pairs")]
+    pub services: BTreeMap<ServiceKey, Service>,
     /// The services of the cluster's own that the pods of a network reach through the agent, each
     /// with the agent's port for it.
     #[serde(default, with = "pairs")]
@@ -53,6 +56,13 @@ pub struct Resolver {
     pub v4: Option<Ipv4Addr>,
     /// For IPv6.
     pub v6: Option<Ipv6Addr>,
+}
+
+impl Resolver {
+    /// Its addresses.
+    pub fn addresses(self) -> impl Iterator<Item = IpAddr> {
+        self.v4.map(IpAddr::V4).into_iter().chain(self.v6.map(IpAddr::V6))
+    }
 }
 
 impl FromIterator<IpAddr> for Resolver {
@@ -186,6 +196,8 @@ pub struct Observed {
     pub endpoints: BTreeMap<NetAddr, Option<Endpoint>>,
     /// Programmed doors.
     pub doors: BTreeMap<NetworkId, Doors>,
+    /// Programmed services.
+    pub services: BTreeMap<ServiceKey, Service>,
     /// Programmed doors to services. One that is only half there is seen with `None`.
     pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
 }
@@ -246,6 +258,10 @@ impl Observed {
             Step::RemoveDoors(network) => {
                 self.doors.remove(network);
             }
+            Step::PutService(key, service) => {
+                self.services.insert(*key, service.clone());
+            }
+            Step::RemoveService(key) => drop(self.services.remove(key)),
             Step::PutServiceDoor(door, listener) => {
                 self.service_doors.insert(*door, Some(*listener));
             }

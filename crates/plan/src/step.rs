@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use atoll_types::{NetAddr, NetworkId};
 
-use crate::{Doors, Endpoint, Guard, HostInterface, PodInterface, ServiceDoor};
+use crate::{
+    Doors, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceDoor, ServiceKey,
+};
 
 /// One change to the kernel. Each is repeatable: done twice, it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +27,12 @@ pub enum Step {
     PutEndpoint(NetAddr, Endpoint),
     /// Program where the pods of a network find the agent.
     PutDoors(NetworkId, Doors),
+    /// Program where connections to a service go.
+    PutService(ServiceKey, Service),
     /// Let the pod speak: set the host side up.
     RaiseInterface(HostInterface),
+    /// Forget the service.
+    RemoveService(ServiceKey),
     /// Forget the address.
     RemoveEndpoint(NetAddr),
     /// Forget where the pods of a network find the agent.
@@ -62,6 +68,8 @@ impl fmt::Display for Step {
             Step::RaiseInterface(name) => write!(f, "raise interface {name}"),
             Step::PutDoors(network, _) => write!(f, "put the doors of network {network}"),
             Step::RemoveDoors(network) => write!(f, "remove the doors of network {network}"),
+            Step::PutService(key, _) => write!(f, "put service {key}"),
+            Step::RemoveService(key) => write!(f, "remove service {key}"),
             Step::PutServiceDoor(door, listener) => {
                 write!(f, "put the door to {} port {} at {listener}", door.addr, door.port)
             }

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Device, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
-    PodInterface, Reach, Resolver, ServiceDoor, Step, diff,
+    Backend, Device, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface,
+    Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff,
+    diff_services,
 };
-use atoll_types::{MacAddr, NetAddr, NetworkId};
+use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
 
 /// A kernel whose links have numbers, as real ones do: an endpoint points at a number.
@@ -21,6 +23,7 @@ struct Kernel {
     remains: BTreeSet<HostInterface>,
     endpoints: BTreeMap<NetAddr, (MacAddr, Target)>,
     doors: BTreeMap<NetworkId, Doors>,
+    services: BTreeMap<ServiceKey, Service>,
     service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     last_number: u32,
 }
@@ -55,13 +58,15 @@ impl Kernel {
                 self.remains.retain(|name| !names.contains(name));
             }
             Step::PutEndpoint(addr, endpoint) => self.put(addr, &endpoint),
-            Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(&addr)),
+            Step::RemoveEndpoint(addr) => self.forget(addr),
             Step::PutDoors(network, doors) => {
                 self.doors.insert(network, doors);
             }
             Step::RemoveDoors(network) => {
                 self.doors.remove(&network);
             }
+            Step::PutService(key, service) => self.serve(key, service),
+            Step::RemoveService(key) => drop(self.services.remove(&key)),
             Step::PutServiceDoor(door, listener) => {
                 self.service_doors.insert(door, Some(listener));
             }
@@ -95,6 +100,20 @@ impl Kernel {
         self.endpoints.insert(addr, (endpoint.mac, target));
     }
 
+    fn serve(&mut self, key: ServiceKey, service: Service) {
+        for backend in &service.backends {
+            assert!(self.endpoints.contains_key(&backend.addr), "{key} leads to nobody");
+        }
+        self.services.insert(key, service);
+    }
+
+    /// Nobody is taken away while a service still leads to it.
+    fn forget(&mut self, addr: NetAddr) {
+        let leads_there = |service: &Service| service.backends.iter().any(|it| it.addr == addr);
+        assert!(!self.services.values().any(leads_there), "a service still leads to {addr}");
+        self.endpoints.remove(&addr);
+    }
+
     fn name_of(&self, number: u32) -> Option<HostInterface> {
         let has_number = |(_, link): &(&HostInterface, &Link)| link.number == number;
         self.links.iter().find(has_number).map(|(name, _)| name.clone())
@@ -123,6 +142,7 @@ impl Kernel {
                 .collect(),
             endpoints: self.endpoints.iter().map(endpoint).collect(),
             doors: self.doors.clone(),
+            services: self.services.clone(),
             service_doors: self.service_doors.clone(),
         }
     }
@@ -155,6 +175,7 @@ impl Kernel {
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
             && observed.doors == plan.doors
+            && observed.services == plan.services
             && observed.service_doors == service_doors
     }
 }
@@ -184,10 +205,21 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         };
         plan.endpoints.insert(addr, Endpoint { mac, place });
         plan.doors.insert(addr.network, doors(*last));
+        let service = plan.services.entry(web(addr.network)).or_default();
+        service.backends.insert(Backend { addr, port: port(8080) });
         let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
         plan.service_doors.insert(api, 61_000 + u16::from(*last));
     }
     plan
+}
+
+fn port(number: u16) -> NonZeroU16 {
+    number.try_into().unwrap()
+}
+
+/// The service that all pods of a network are behind.
+fn web(network: NetworkId) -> ServiceKey {
+    ServiceKey { network, ip: ip(100), protocol: Protocol::Tcp, port: port(80) }
 }
 
 /// Doors whose own resolver is at `last`.
@@ -257,6 +289,17 @@ proptest! {
     }
 
     #[test]
+    fn the_steps_for_what_was_touched_are_all_that_services_need(before in any_pods(), after in any_pods()) {
+        let (before, after) = (plan(&before), plan(&after));
+        let touched: BTreeSet<_> = before.services.keys().chain(after.services.keys()).collect();
+        let mut observed = Observed { services: before.services.clone(), ..Observed::default() };
+        for step in diff_services(touched, &after.services, &before.services) {
+            observed.note(&step);
+        }
+        prop_assert_eq!(observed.services, after.services);
+    }
+
+    #[test]
     fn the_routes_of_pods_with_several_interfaces_follow_the_plan(pods in any_pods(), known in any::<bool>()) {
         let mut kernel = Kernel::default();
         let mut wanted = plan(&pods);
@@ -298,6 +341,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
+            "put service 1/10.0.0.100:80 TCP".into(),
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             format!("raise interface {name}"),
         ]
@@ -308,6 +352,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert!(matches!(
         down[..],
         [
+            Step::RemoveService(_),
             Step::RemoveEndpoint(_),
             Step::RemoveInterfaces(_),
             Step::RemoveDoors(_),

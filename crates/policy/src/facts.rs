@@ -83,7 +83,7 @@ impl Interface {
 }
 
 /// What policy knows of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// The pod's labels.
     pub labels: Labels,

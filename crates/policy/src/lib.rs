@@ -35,7 +35,7 @@ pub use policy::{
     Action, Direction, Namespaces, Peer, Policy, PolicyKey, Rule, RulePlace, Subject, Tier,
 };
 pub use ports::{PortMatch, PortPrefix, PortRange};
-pub use read::{read_cluster_policy, read_network_policy};
+pub use read::{read_cluster_policy, read_network_policy, read_node, read_pod};
 pub use report::{Instead, Read, Reason, Report};
 pub use selector::{Selector, SelectorError};
 pub use tables::{

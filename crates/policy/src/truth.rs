@@ -182,6 +182,11 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
+    /// The pod at an address, as `namespace/name`.
+    pub fn name(&self, address: NetAddr) -> Option<&str> {
+        self.names.get(&address).map(String::as_str)
+    }
+
     fn sentence(&self, f: &mut fmt::Formatter<'_>, changed: &Changed) -> fmt::Result {
         let Changed { cell, before, after } = changed;
         let name = |end| self.names.get(&end).map_or("?", String::as_str);

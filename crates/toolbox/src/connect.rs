@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::answer::{Answer, Failure, FailureKind, Outcome, Report};
 use crate::target::{Protocol, Target};
-use crate::{ConnectArgs, Output, ProbeArgs, icmp};
+use crate::{ConnectArgs, Output, ProbeArgs, icmp, sctp};
 
 /// How many targets `probe` tries at the same time.
 const AT_ONCE: usize = 32;
@@ -84,6 +84,7 @@ async fn ask(target: Target, source_port: Option<u16>, patience: Duration) -> io
         Protocol::Tcp => ask_tcp(target.address, source_port).await,
         Protocol::Udp => ask_udp(target.address, source_port).await,
         Protocol::Icmp => icmp::ask(target.address.ip(), patience).await,
+        Protocol::Sctp => sctp::ask(target.address, patience).await,
     }
 }
 

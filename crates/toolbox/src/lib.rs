@@ -9,6 +9,8 @@ mod connect;
 mod flow;
 mod icmp;
 mod resolve;
+mod row;
+mod sctp;
 mod serve;
 mod target;
 
@@ -19,6 +21,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 pub use answer::{Answer, Failure, FailureKind, Outcome, Report};
+pub use row::{Row, Wrong};
 pub use target::{DEFAULT_PORT, Protocol, Target, TargetError};
 
 /// What `atoll toolbox` can do.
@@ -38,6 +41,13 @@ pub enum ToolboxCommand {
     /// Try many targets at once, one line of JSON for each.
     #[command(after_help = "Example:\n  atoll toolbox probe tcp/10.0.0.5:8080 icmp/10.0.0.6")]
     Probe(ProbeArgs),
+    /// Try rows of a truth table: read lines of JSON with who must answer and who must not, and
+    /// say for each what is wrong.
+    #[command(
+        after_help = "Example:\n  echo '{\"open\":[\"tcp/10.0.0.5:80\"],\"closed\":[],\"patience\":500}' \
+                      | atoll toolbox rows"
+    )]
+    Rows,
     /// Send numbered packets to an echo server and count what is lost, doubled or out of order.
     #[command(
         after_help = "Examples:\n  atoll toolbox flow --udp 10.0.0.5:8080 --rate 1000 --seconds 5\n  \
@@ -59,9 +69,12 @@ pub struct ResolveArgs {
 /// Options of `serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// TCP and UDP port to answer on.
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    pub port: u16,
+    /// TCP and UDP ports to answer on, with a comma between.
+    #[arg(long = "port", default_values_t = [DEFAULT_PORT], value_delimiter = ',')]
+    pub ports: Vec<u16>,
+    /// Answer SCTP's INIT on these ports, too. Needs a raw socket.
+    #[arg(long)]
+    pub sctp: bool,
 }
 
 /// Options of `connect`.
@@ -134,9 +147,10 @@ pub fn run(command: ToolboxCommand) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match command {
-            ToolboxCommand::Serve(args) => serve::run(args.port).await,
+            ToolboxCommand::Serve(args) => serve::run(args).await,
             ToolboxCommand::Connect(args) => connect::run_one(&args).await,
             ToolboxCommand::Probe(args) => connect::run_many(args).await,
+            ToolboxCommand::Rows => row::run().await,
             ToolboxCommand::Flow(args) => flow::run(&args).await,
             ToolboxCommand::Resolve(args) => resolve::run(&args),
         }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::local_address_towards;
+use crate::{ServeArgs, local_address_towards, sctp};
 
 /// A line longer than this ends the connection: nobody asks that much.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -42,13 +43,23 @@ impl Identity {
     }
 }
 
-/// Serves on `port` until the process is told to end.
-pub(crate) async fn run(port: u16) -> anyhow::Result<ExitCode> {
+/// Serves on all ports until the process is told to end.
+pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let variable = |name: &str| std::env::var(name).ok();
     let identity = Arc::new(Identity::read(variable));
-    let (listener, socket) = bind(port).await.with_context(|| format!("cannot serve on {port}"))?;
-    eprintln!("serving on port {port} as {}", identity.pod);
-    tokio::try_join!(serve_tcp(listener, identity.clone()), serve_udp(socket, identity))?;
+    let mut serving = JoinSet::new();
+    for port in &args.ports {
+        let bound = bind(*port).await.with_context(|| format!("cannot serve on {port}"))?;
+        eprintln!("serving on port {port} as {}", identity.pod);
+        serving.spawn(serve_tcp(bound.0, identity.clone()));
+        serving.spawn(serve_udp(bound.1, identity.clone()));
+    }
+    if args.sctp {
+        sctp::serve(args.ports).context("cannot serve SCTP")?;
+    }
+    while let Some(ended) = serving.join_next().await {
+        ended??;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

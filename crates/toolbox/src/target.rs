@@ -22,11 +22,19 @@ pub enum Protocol {
     Udp,
     /// One ICMP echo request.
     Icmp,
+    /// The first word of an SCTP association.
+    Sctp,
 }
 
 impl Protocol {
-    /// Every protocol, in the order of tables.
+    /// Every protocol that each server answers, in the order of tables.
     pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp];
+
+    /// The protocol that targets call `name`.
+    fn named(name: &str) -> Option<Protocol> {
+        let all = Protocol::ALL.into_iter().chain([Protocol::Sctp]);
+        all.into_iter().find(|protocol| protocol.name() == name)
+    }
 
     /// The name as it is written in targets and tables.
     pub fn name(self) -> &'static str {
@@ -34,6 +42,7 @@ impl Protocol {
             Protocol::Tcp => "tcp",
             Protocol::Udp => "udp",
             Protocol::Icmp => "icmp",
+            Protocol::Sctp => "sctp",
         }
     }
 }
@@ -75,8 +84,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || TargetError(text.to_owned());
         let (name, address) = text.split_once('/').ok_or_else(wrong)?;
-        let protocol = Protocol::ALL.into_iter().find(|known| known.name() == name);
-        Target::new(protocol.ok_or_else(wrong)?, address)
+        Target::new(Protocol::named(name).ok_or_else(wrong)?, address)
     }
 }
 
@@ -116,14 +124,20 @@ mod tests {
 
     #[test]
     fn every_target_reads_back_as_itself() {
-        for text in ["tcp/10.0.0.5:80", "udp/[fd00::5]:53", "icmp/10.0.0.5", "icmp/fd00::5"] {
+        for text in [
+            "tcp/10.0.0.5:80",
+            "udp/[fd00::5]:53",
+            "icmp/10.0.0.5",
+            "icmp/fd00::5",
+            "sctp/10.0.0.5:80",
+        ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn nonsense_is_named_in_the_refusal() {
-        for text in ["10.0.0.5", "sctp/10.0.0.5", "tcp/web", "tcp/10.0.0.5:99999"] {
+        for text in ["10.0.0.5", "dccp/10.0.0.5", "tcp/web", "tcp/10.0.0.5:99999"] {
             let said = text.parse::<Target>().unwrap_err().to_string();
             assert!(said.contains("is not an address"), "{said}");
         }

@@ -10,6 +10,7 @@ mod mac;
 mod name;
 mod netaddr;
 mod network_id;
+mod protocol;
 
 pub use cidr::{Cidr, CidrError};
 pub use gateway::{GATEWAY_V4, GATEWAY_V6, gateway_of};
@@ -17,3 +18,4 @@ pub use mac::{MacAddr, MacError};
 pub use name::{Label, NameError, NetworkName, PodRef};
 pub use netaddr::NetAddr;
 pub use network_id::{NetworkId, NetworkIdError};
+pub use protocol::Protocol;

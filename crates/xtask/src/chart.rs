@@ -40,12 +40,8 @@ const MARKS: [Mark; 4] = [
     ),
     (
         "controller.yaml",
-        "            - --lease-namespace=atoll-system\n",
-        "            - --lease-namespace=atoll-system
-            {{- with .Values.flatCIDRs }}
-            - --flat-cidrs={{ join \",\" . }}
-            {{- end }}
-",
+        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643]",
+        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
     ),
 ];
 

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use atoll_types::Cidr;
+use serde::{Deserialize, Serialize};
 
 use crate::name::{DomainName, push_label};
 use crate::records::{Kind, Rrsets};
@@ -12,7 +13,7 @@ use crate::records::{Kind, Rrsets};
 const VERSION: &str = "1.1.0";
 
 /// What a network's zones are made from beside its objects.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The zone of services and pods, in most clusters `cluster.local`.
     pub zone: DomainName,

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use atoll_api as api;
-use atoll_types::{Label, NetworkId, PodRef};
+use atoll_types::{Label, NetworkId, PodRef, Protocol};
 use k8s_openapi::api::discovery::v1 as k8s;
+use serde::{Deserialize, Serialize};
 
-use crate::service::{NamedPort, Protocol, ServiceKey};
+use crate::service::{NamedPort, ServiceKey};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -53,7 +54,7 @@ impl Homes {
 }
 
 /// One EndpointSlice.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     /// The service it belongs to.
     pub service: ServiceKey,
@@ -66,7 +67,7 @@ pub struct Slice {
 }
 
 /// One of those behind a service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Its addresses, as the slice has them.
     pub addresses: Vec<IpAddr>,

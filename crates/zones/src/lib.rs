@@ -7,6 +7,7 @@
 mod address;
 mod apex;
 mod endpoints;
+mod fact;
 mod name;
 mod pointer;
 mod records;
@@ -18,10 +19,12 @@ mod view;
 
 pub use address::is_private;
 pub use apex::{Apex, Negative, Settings};
+pub use atoll_types::Protocol;
 pub use endpoints::{Endpoint, Homes, Slice};
+pub use fact::Fact;
 pub use name::{Asked, DomainName, DomainNameError, MAX_NAME};
 pub use records::{Kind, Records, Rrsets};
-pub use service::{Backing, NamedPort, Names, Protocol, Service, ServiceError, ServiceKey};
+pub use service::{Backing, NamedPort, Names, Service, ServiceError, ServiceKey};
 pub use set::{Found, ZoneSet};
 pub use tell::Told;
 pub use view::{Home, View};

@@ -3,11 +3,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The longest name that fits a packet.
 pub const MAX_NAME: usize = 255;
 
 /// A whole name in wire form, lower case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct DomainName(Box<[u8]>);
 
 /// A text that is no domain name.
@@ -40,6 +43,20 @@ impl DomainName {
     /// How many labels it has.
     pub fn labels(&self) -> usize {
         labels(&self.0).count()
+    }
+}
+
+impl From<DomainName> for String {
+    fn from(name: DomainName) -> String {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for DomainName {
+    type Error = DomainNameError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        DomainName::parse(&text)
     }
 }
 

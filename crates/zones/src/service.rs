@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use atoll_api::marks;
-use atoll_types::Label;
+use atoll_types::{Label, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
+use serde::{Deserialize, Serialize};
 
 use crate::address::dashed;
 use crate::apex::{Settings, below};
@@ -19,7 +20,7 @@ use crate::records::{Kind, Rrsets};
 use crate::trie::Entry;
 
 /// A service by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceKey {
     /// The namespace.
     pub namespace: Label,
@@ -38,7 +39,7 @@ impl ServiceKey {
 }
 
 /// A service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Its name.
     pub key: ServiceKey,
@@ -47,7 +48,7 @@ pub struct Service {
 }
 
 /// What a service leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
     /// Its own addresses.
     Vip {
@@ -66,7 +67,7 @@ pub enum Backing {
 }
 
 /// A port that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedPort {
     /// The name.
     pub name: Label,
@@ -74,17 +75,6 @@ pub struct NamedPort {
     pub protocol: Protocol,
     /// The number.
     pub port: u16,
-}
-
-/// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
 }
 
 /// A service that cannot be named.
@@ -101,23 +91,12 @@ pub enum ServiceError {
     Address(String),
 }
 
-impl Protocol {
-    /// Reads the protocol of a port; nothing said means TCP.
-    pub fn parse(text: Option<&str>) -> Option<Protocol> {
-        match text.unwrap_or("TCP") {
-            "TCP" => Some(Protocol::Tcp),
-            "UDP" => Some(Protocol::Udp),
-            "SCTP" => Some(Protocol::Sctp),
-            _ => None,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Protocol::Tcp => "_tcp",
-            Protocol::Udp => "_udp",
-            Protocol::Sctp => "_sctp",
-        }
+/// The label of a protocol in the names of services.
+fn protocol_label(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "_tcp",
+        Protocol::Udp => "_udp",
+        Protocol::Sctp => "_sctp",
     }
 }
 
@@ -270,7 +249,7 @@ impl<'a> Draft<'a> {
 
     fn port(&mut self, port: &NamedPort, target: &[u8]) {
         let mut protocol = vec![];
-        push_label(&mut protocol, port.protocol.label());
+        push_label(&mut protocol, protocol_label(port.protocol));
         let mut name = vec![];
         push_label(&mut name, &format!("_{}", port.name));
         name.extend(&protocol);

@@ -7,17 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use atoll_types::{Label, PodRef};
+use serde::{Deserialize, Serialize};
 
 use crate::apex::Settings;
 use crate::endpoints::{Homes, Slice};
+use crate::fact::Fact;
 use crate::service::{Names, Service, ServiceKey};
 use crate::set::ZoneSet;
 
 /// A namespaced object by namespace and name.
-type ObjectKey = (String, String);
+pub(crate) type ObjectKey = (String, String);
 
 /// Where a pod lives: one interface of it in the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Home {
     /// The pod.
     pub pod: PodRef,
@@ -72,6 +74,29 @@ impl View {
     /// The names of the slices of a namespace.
     pub fn slices_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         self.served.keys().filter(move |key| key.0 == namespace)
+    }
+
+    /// Takes in one object as it is, or that it is gone.
+    pub fn learn(&mut self, fact: Fact) {
+        match fact {
+            Fact::Home(key, home) => self.put_home(&key, home),
+            Fact::Service(key, service) => self.put_service(&key, service),
+            Fact::Slice(key, slice) => self.put_slice(&key, slice),
+        }
+    }
+
+    /// Everything that was learned and holds, from which another view can be made.
+    pub fn facts(&self) -> impl Iterator<Item = Fact> {
+        let homes = self.pods.iter().map(|(key, pod)| {
+            let ips = self.interfaces.get(pod).and_then(|ports| ports.get(key));
+            let ips = ips.cloned().unwrap_or_default();
+            Fact::Home(key.clone(), Some(Home { pod: pod.clone(), ips }))
+        });
+        let services = self.services.iter();
+        let services = services.map(|(key, it)| Fact::Service(key.clone(), Some(it.clone())));
+        let slices = self.slices.values().flatten();
+        let slices = slices.map(|(key, slice)| Fact::Slice(key.clone(), Some(slice.clone())));
+        homes.chain(services).chain(slices)
     }
 
     /// The port `key` is at `home`, or nowhere any more.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use atoll_types::{Label, PodRef};
 use atoll_zones::{
-    Asked, Backing, DomainName, Endpoint, Home, Kind, NamedPort, Protocol, Service, ServiceKey,
-    Settings, Slice, Told, View,
+    Asked, Backing, DomainName, Endpoint, Fact, Home, Kind, NamedPort, Protocol, Service,
+    ServiceKey, Settings, Slice, Told, View,
 };
 
 const DB: &str = "db.shop.svc.cluster.local";
@@ -170,4 +170,40 @@ fn people_are_told_in_words() {
     assert_eq!(tell("db-9.db.shop.svc.cluster.local", "A"), Told::NoName);
     assert_eq!(tell("example.com", "A"), Told::Outside);
     assert!("WKS".parse::<Kind>().is_err());
+}
+
+#[test]
+fn a_view_made_from_the_facts_of_another_has_its_names_also_after_they_were_passed_on_as_text() {
+    let mut first = view();
+    first.learn(Fact::Home(object("db-0"), Some(home(1))));
+    first.learn(Fact::Service(service_key("db"), Some(headless("db"))));
+    first.learn(Fact::Slice(object("db-1"), Some(slice("db"))));
+    let outside = Backing::External(DomainName::parse("example.com").unwrap());
+    let outside = Service { key: service_key("outside"), backing: outside };
+    first.learn(Fact::Service(service_key("outside"), Some(outside)));
+    let mut second = view();
+    for fact in first.facts() {
+        let text = serde_json::to_string(&fact).unwrap();
+        second.learn(serde_json::from_str(&text).unwrap());
+    }
+    for (name, kind) in [(DB, Kind::A), (DB_0, Kind::A), (POD, Kind::A), (POINTER, Kind::Ptr)] {
+        assert_eq!(find(&first, name, kind), find(&second, name, kind), "{name}");
+        assert!(find(&second, name, kind).starts_with("Records") || name == POD, "{name}");
+    }
+    let mut facts: Vec<String> = first.facts().map(|fact| fact.about()).collect();
+    facts.sort();
+    assert_eq!(
+        facts,
+        ["home shop/db-0", "service shop/db", "service shop/outside", "slice shop/db-1"]
+    );
+    for fact in first.facts() {
+        let gone = Fact::gone(&fact.about()).unwrap();
+        assert!(gone.is_gone() && !fact.is_gone() && gone.about() == fact.about());
+    }
+    assert_eq!(
+        [Fact::gone("node a/b"), Fact::gone("home"), Fact::gone("service A/b")],
+        [None, None, None]
+    );
+    first.learn(Fact::Home(object("db-0"), None));
+    assert!(!first.facts().any(|fact| fact.about().starts_with("home")), "what is gone is no fact");
 }

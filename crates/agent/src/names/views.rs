@@ -9,21 +9,30 @@ mod exports;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use atoll_api::DnsMode;
 use atoll_dns::NetworkKey;
 use atoll_model::compile::PlacedPort;
+use atoll_model::resolver::dns_namespace;
 use atoll_types::{Label, NetworkId};
-use atoll_zones::{Home, Service, ServiceKey, Settings, Slice, View, ZoneSet};
+use atoll_zones::{Fact, Home, Service, ServiceKey, Settings, Slice, View, ZoneSet};
 
 use self::exports::Exports;
-use crate::seen::{Change, Delta, PortKey, Presence, Scope, Seen};
+use crate::seen::{Change, Delta, NetworkDns, Outside, PortKey, Presence, Scope, Seen};
 
 /// What the resolver is to be told.
 #[derive(Debug)]
 pub(super) enum Update {
-    /// The names of a network that had none.
-    First(NetworkKey, Arc<ZoneSet>),
+    /// The names of a network that had none, and what it may ask outside.
+    First(NetworkKey, String, Arc<ZoneSet>, Outside),
     /// The names of a network in place of those it had.
     Next(NetworkKey, Arc<ZoneSet>),
+    /// What a network may ask outside in place of what it might.
+    Outside(NetworkKey, Outside),
+    /// What the names of a network are made from, for those who follow it: all of it where nobody
+    /// did before.
+    Facts(NetworkKey, Vec<Fact>),
+    /// A network is followed no more.
+    Unfollowed(NetworkKey),
     /// A network has left.
     Gone(NetworkKey),
 }
@@ -55,6 +64,12 @@ struct Network {
     /// Its names may be others than the resolver has.
     is_changed: bool,
     ports: bool,
+    /// What its object says, once it was seen.
+    dns: Option<NetworkDns>,
+    /// What the resolver was told that it may ask outside.
+    told_outside: Outside,
+    /// What was learned since followers were last told; none where nobody follows.
+    untold: Option<Vec<Fact>>,
     namespaces: BTreeMap<String, Listed>,
     /// The cluster's own services that have a name here.
     exported: BTreeMap<ServiceKey, Service>,
@@ -82,6 +97,19 @@ impl Views {
     pub(super) fn published(&self, network: &str) -> Option<NetworkKey> {
         let known = self.networks.get(network).filter(|known| known.is_published);
         known.map(|known| known.key)
+    }
+
+    /// What the names of a network are made with beside its objects.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the agent answers this pod. Where a network has DNS pods of its own, it answers
+    /// those alone.
+    pub(super) fn answers(&self, network: &str, namespace: &str) -> bool {
+        self.networks.get(network).is_some_and(|known| {
+            known.mode() != DnsMode::Dedicated || namespace == dns_namespace(known.id)
+        })
     }
 
     /// The names of a network, where the resolver has them.
@@ -121,6 +149,9 @@ impl Views {
             is_published: false,
             is_changed: true,
             ports: false,
+            dns: seen.dns_of(name),
+            told_outside: Outside::default(),
+            untold: None,
             namespaces: BTreeMap::new(),
             exported: BTreeMap::new(),
         };
@@ -137,6 +168,10 @@ impl Views {
                 let with_id = self.networks.values_mut().filter(|known| known.id == *id);
                 with_id.for_each(|known| known.absorb_ports(delta));
             }
+            Change::Network(name, delta) => {
+                let known = self.networks.get_mut(name).into_iter();
+                known.for_each(|known| known.absorb_dns(delta));
+            }
             Change::Services((network, namespace), delta) => {
                 let known = self.networks.get_mut(network).into_iter();
                 known.for_each(|known| known.absorb_services(namespace, delta));
@@ -146,11 +181,15 @@ impl Views {
                 known.for_each(|known| known.absorb_slices(namespace, delta));
             }
             Change::Nodes(_)
+            | Change::Zones(_)
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
+            | Change::Fronts(..)
+            | Change::Groups(..)
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..)
+            | Change::Policy(_)
             | Change::Probed(_) => {}
         }
     }
@@ -159,12 +198,52 @@ impl Views {
     pub(super) fn updates(&mut self) -> Vec<Update> {
         let gone = std::mem::take(&mut self.gone).into_iter().map(Update::Gone);
         let is_whole = self.is_whole && self.exports.is_some();
-        let told = self.networks.values_mut().filter_map(|known| known.update(is_whole));
+        let told = self.networks.values_mut().flat_map(|known| known.updates(is_whole));
         gone.chain(told).collect()
     }
 }
 
 impl Network {
+    fn updates(&mut self, is_whole: bool) -> Vec<Update> {
+        let names = self.update(is_whole);
+        if !self.is_published {
+            return vec![];
+        }
+        let (outside, facts) = (self.outside(), self.facts());
+        names.into_iter().chain(outside).chain(facts).collect()
+    }
+
+    fn outside(&mut self) -> Option<Update> {
+        let outside = self.dns.as_ref().map(|dns| dns.outside.clone()).unwrap_or_default();
+        (self.told_outside != outside).then(|| {
+            self.told_outside = outside.clone();
+            Update::Outside(self.key, outside)
+        })
+    }
+
+    /// DNS pods of the network alone follow it; those of the tenant have ways of their own.
+    fn facts(&mut self) -> Vec<Update> {
+        let is_followed = self.mode() == DnsMode::Dedicated;
+        match (&mut self.untold, is_followed) {
+            (Some(untold), true) if untold.is_empty() => vec![],
+            (Some(untold), true) => vec![Update::Facts(self.key, std::mem::take(untold))],
+            (None, true) => {
+                self.untold = Some(vec![]);
+                let all = Update::Facts(self.key, self.view.facts().collect());
+                vec![all, Update::Outside(self.key, self.told_outside.clone())]
+            }
+            (untold @ Some(_), false) => {
+                *untold = None;
+                vec![Update::Unfollowed(self.key)]
+            }
+            (None, false) => vec![],
+        }
+    }
+
+    fn mode(&self) -> DnsMode {
+        self.dns.as_ref().map(|dns| dns.mode).unwrap_or_default()
+    }
+
     fn update(&mut self, is_whole: bool) -> Option<Update> {
         let is_due = self.is_changed && (self.is_published || is_whole && self.is_listed());
         if !is_due {
@@ -172,39 +251,44 @@ impl Network {
         }
         self.is_changed = false;
         let zones = Arc::new(self.view.zones().clone());
-        Some(match std::mem::replace(&mut self.is_published, true) {
-            true => Update::Next(self.key, zones),
-            false => Update::First(self.key, zones),
-        })
+        if std::mem::replace(&mut self.is_published, true) {
+            return Some(Update::Next(self.key, zones));
+        }
+        self.told_outside = self.dns.clone().unwrap_or_default().outside;
+        Some(Update::First(self.key, self.name.clone(), zones, self.told_outside.clone()))
     }
 
     fn is_listed(&self) -> bool {
-        self.ports && self.namespaces.values().all(|listed| listed.services && listed.slices)
+        self.ports
+            && self.dns.is_some()
+            && self.namespaces.values().all(|listed| listed.services && listed.slices)
     }
 
     fn follow(&mut self, namespaces: &BTreeSet<String>) {
-        let view = &mut self.view;
-        self.namespaces.retain(|namespace, _| {
-            let stays = namespaces.contains(namespace);
-            if !stays {
-                self.is_changed = true;
-                replace_services(view, namespace, &BTreeMap::new());
-                replace_slices(view, namespace, &BTreeMap::new());
-            }
-            stays
-        });
+        let left = self.namespaces.extract_if(.., |namespace, _| !namespaces.contains(namespace));
+        for (namespace, _) in left.collect::<Vec<_>>() {
+            self.is_changed = true;
+            self.replace_services(&namespace, &BTreeMap::new());
+            self.replace_slices(&namespace, &BTreeMap::new());
+        }
         for namespace in namespaces {
             self.namespaces.entry(namespace.clone()).or_default();
         }
     }
 
+    /// Takes in a fact, and keeps it for those who follow.
+    fn learn(&mut self, fact: Fact) {
+        self.untold.iter_mut().for_each(|untold| untold.push(fact.clone()));
+        self.view.learn(fact);
+    }
+
     fn list_ports(&mut self, ports: &BTreeMap<PortKey, PlacedPort>) {
         let gone = self.view.homes().filter(|key| !ports.contains_key(key));
         for key in gone.cloned().collect::<Vec<_>>() {
-            self.view.put_home(&key, None);
+            self.learn(Fact::Home(key, None));
         }
         for (key, port) in ports {
-            self.view.put_home(key, self.home(port));
+            self.learn(Fact::Home(key.clone(), self.home(port)));
         }
         self.ports = true;
     }
@@ -219,8 +303,20 @@ impl Network {
         self.is_changed = true;
         match delta {
             Delta::All(ports) => self.list_ports(ports),
-            Delta::Put(key, port) if self.ports => self.view.put_home(key, self.home(port)),
-            Delta::Gone(key) if self.ports => self.view.put_home(key, None),
+            Delta::Put(key, port) if self.ports => {
+                self.learn(Fact::Home(key.clone(), self.home(port)));
+            }
+            Delta::Gone(key) if self.ports => self.learn(Fact::Home(key.clone(), None)),
+            Delta::Put(..) | Delta::Gone(_) => {}
+        }
+    }
+
+    /// A word before the list is a late word of an earlier watch.
+    fn absorb_dns(&mut self, delta: &Delta<String, NetworkDns>) {
+        match delta {
+            Delta::All(all) => self.dns = Some(all.get(&self.name).cloned().unwrap_or_default()),
+            Delta::Put(_, dns) if self.dns.is_some() => self.dns = Some(dns.clone()),
+            Delta::Gone(_) if self.dns.is_some() => self.dns = Some(NetworkDns::default()),
             Delta::Put(..) | Delta::Gone(_) => {}
         }
     }
@@ -230,15 +326,15 @@ impl Network {
         self.is_changed = true;
         match delta {
             Delta::All(services) => {
-                replace_services(&mut self.view, namespace, services);
                 listed.services = true;
+                self.replace_services(namespace, services);
             }
             Delta::Put(_, service) if listed.services => {
-                self.view.put_service(&service.key, Some(service.clone()));
+                self.learn(Fact::Service(service.key.clone(), Some(service.clone())));
             }
             Delta::Gone(name) if listed.services => {
                 let key = service_key(namespace, name);
-                key.into_iter().for_each(|key| self.view.put_service(&key, None));
+                key.into_iter().for_each(|key| self.learn(Fact::Service(key, None)));
             }
             Delta::Put(..) | Delta::Gone(_) => {}
         }
@@ -250,14 +346,35 @@ impl Network {
         let key = |name: &String| (namespace.to_owned(), name.clone());
         match delta {
             Delta::All(slices) => {
-                replace_slices(&mut self.view, namespace, slices);
                 listed.slices = true;
+                self.replace_slices(namespace, slices);
             }
             Delta::Put(name, slice) if listed.slices => {
-                self.view.put_slice(&key(name), Some(slice.clone()));
+                self.learn(Fact::Slice(key(name), Some(slice.clone())));
             }
-            Delta::Gone(name) if listed.slices => self.view.put_slice(&key(name), None),
+            Delta::Gone(name) if listed.slices => self.learn(Fact::Slice(key(name), None)),
             Delta::Put(..) | Delta::Gone(_) => {}
+        }
+    }
+
+    fn replace_services(&mut self, namespace: &str, services: &BTreeMap<String, Service>) {
+        let known = self.view.services_in(namespace);
+        let gone = known.filter(|key| !services.contains_key(key.name.as_str()));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.learn(Fact::Service(key, None));
+        }
+        for service in services.values() {
+            self.learn(Fact::Service(service.key.clone(), Some(service.clone())));
+        }
+    }
+
+    fn replace_slices(&mut self, namespace: &str, slices: &BTreeMap<String, Slice>) {
+        let gone = self.view.slices_in(namespace).filter(|key| !slices.contains_key(&key.1));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.learn(Fact::Slice(key, None));
+        }
+        for (name, slice) in slices {
+            self.learn(Fact::Slice((namespace.to_owned(), name.clone()), Some(slice.clone())));
         }
     }
 }
@@ -266,27 +383,6 @@ impl Network {
 fn service_key(namespace: &str, name: &str) -> Option<ServiceKey> {
     let label = |text: &str| text.parse::<Label>().ok();
     Some(ServiceKey { namespace: label(namespace)?, name: label(name)? })
-}
-
-fn replace_services(view: &mut View, namespace: &str, services: &BTreeMap<String, Service>) {
-    let known = view.services_in(namespace);
-    let gone = known.filter(|key| !services.contains_key(key.name.as_str()));
-    for key in gone.cloned().collect::<Vec<_>>() {
-        view.put_service(&key, None);
-    }
-    for service in services.values() {
-        view.put_service(&service.key, Some(service.clone()));
-    }
-}
-
-fn replace_slices(view: &mut View, namespace: &str, slices: &BTreeMap<String, Slice>) {
-    let gone = view.slices_in(namespace).filter(|key| !slices.contains_key(&key.1));
-    for key in gone.cloned().collect::<Vec<_>>() {
-        view.put_slice(&key, None);
-    }
-    for (name, slice) in slices {
-        view.put_slice(&(namespace.to_owned(), name.clone()), Some(slice.clone()));
-    }
 }
 
 #[cfg(test)]
@@ -348,6 +444,8 @@ mod tests {
     }
 
     fn list_services(views: &mut Views, tenant: &str) {
+        let network = format!("{tenant}.open");
+        views.absorb(&Change::Network(network, Delta::All(BTreeMap::new())));
         let services = [("shop".to_owned(), shop(tenant))];
         views.absorb(&Change::Services(quarter(tenant), Delta::All(services.into())));
         views.absorb(&Change::Slices(quarter(tenant), Delta::All(BTreeMap::new())));
@@ -435,6 +533,83 @@ mod tests {
         }
         assert_eq!(views.updates().len(), 0);
         assert!(!has(&views, "acme.open", "shop.acme.svc.cluster.local"));
+    }
+
+    #[test]
+    fn what_a_network_may_ask_outside_is_told_when_it_changes_and_only_then() {
+        let mut views = both();
+        let outside = Outside { refuse_private: true, ..Outside::default() };
+        let dns = NetworkDns { outside: outside.clone(), ..NetworkDns::default() };
+        let word = Change::Network("acme.open".into(), Delta::Put("acme.open".into(), dns));
+        views.absorb(&word);
+        let updates = views.updates();
+        assert!(
+            matches!(&updates[..], [Update::Outside(_, told)] if *told == outside),
+            "{updates:?}"
+        );
+        views.absorb(&word);
+        assert_eq!(views.updates().len(), 0, "nothing new");
+        views.absorb(&Change::Network("acme.open".into(), Delta::Gone("acme.open".into())));
+        let updates = views.updates();
+        assert!(matches!(&updates[..], [Update::Outside(_, told)] if *told == Outside::default()));
+    }
+
+    #[test]
+    fn dns_pods_of_a_network_are_told_all_its_facts_once_and_then_each_change() {
+        let mut views = both();
+        let with = |mode| {
+            let dns = NetworkDns { mode, ..NetworkDns::default() };
+            Change::Network("acme.open".into(), Delta::Put("acme.open".into(), dns))
+        };
+        let told = |views: &mut Views| {
+            let updates = views.updates().into_iter();
+            updates
+                .map(|update| match update {
+                    Update::Facts(_, facts) => {
+                        facts.iter().map(|fact| (fact.about(), fact.is_gone())).collect()
+                    }
+                    Update::Unfollowed(_) => vec![("unfollowed".to_owned(), true)],
+                    Update::Next(..) | Update::Outside(..) => vec![],
+                    other => panic!("{other:?}"),
+                })
+                .collect::<Vec<Vec<_>>>()
+                .concat()
+        };
+        views.absorb(&with(DnsMode::Dedicated));
+        let all = ["home acme/web", "service acme/shop"].map(|it| (it.to_owned(), false));
+        assert_eq!(told(&mut views), all);
+        assert!(told(&mut views).is_empty(), "nothing has changed since");
+        views.absorb(&Change::Services(quarter("acme"), Delta::Gone("shop".into())));
+        views.absorb(&Change::Services(quarter("globex"), Delta::Gone("shop".into())));
+        assert_eq!(told(&mut views), [("service acme/shop".to_owned(), true)]);
+        views.absorb(&with(DnsMode::Shared));
+        assert_eq!(told(&mut views), [("unfollowed".to_owned(), true)]);
+    }
+
+    #[test]
+    fn of_a_network_with_dns_pods_the_agent_answers_those_alone() {
+        let mut views = both();
+        assert!(views.answers("acme.open", "acme"));
+        let dns = NetworkDns { mode: DnsMode::Dedicated, ..NetworkDns::default() };
+        views.absorb(&Change::Network("acme.open".into(), Delta::Put("acme.open".into(), dns)));
+        assert!(!views.answers("acme.open", "acme"));
+        assert!(views.answers("acme.open", "atoll-dns-1"));
+        assert!(views.answers("globex.open", "globex"));
+        assert!(!views.answers("nobody.open", "atoll-dns-1"));
+    }
+
+    #[test]
+    fn a_network_is_not_told_of_before_its_object_was_seen() {
+        let mut views = views();
+        views.follow(&scope(&["acme"]), &Seen::default());
+        views.absorb(&Change::NetworkPorts(id(), Delta::All(ports(&["acme"]))));
+        views.absorb(&Change::Services(quarter("acme"), Delta::All(BTreeMap::new())));
+        views.absorb(&Change::Slices(quarter("acme"), Delta::All(BTreeMap::new())));
+        let late = Delta::Put("acme.open".into(), NetworkDns::default());
+        views.absorb(&Change::Network("acme.open".into(), late));
+        assert_eq!(views.updates().len(), 0, "a word before the list");
+        views.absorb(&Change::Network("acme.open".into(), Delta::All(BTreeMap::new())));
+        assert_eq!(views.updates().len(), 1);
     }
 
     #[test]

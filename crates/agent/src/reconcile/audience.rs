@@ -10,6 +10,7 @@ use super::Reconciler;
 use super::requests::failed;
 use crate::directory::Directory;
 use crate::kernel::Kernel;
+use crate::policy::Policies;
 
 /// Word of those who listen.
 #[derive(Debug)]
@@ -109,12 +110,21 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let Listeners { all, directory, .. } = &mut self.listeners;
         let Some(directory) = directory else { return };
         for event in events {
-            let report = directory.report(event);
+            let mut report = directory.report(event);
+            report.rules = rules(&self.kernel, self.attendants.policies.as_ref(), event);
             for listener in all.iter_mut().filter(|listener| listener.filter.wants(&report)) {
                 listener.tell(Word::Happened(Box::new(report.clone())));
             }
         }
     }
+}
+
+/// The rules that decided about the event's connection, in words. One of tables that were exchanged
+/// meanwhile has no name any more.
+fn rules(kernel: &impl Kernel, policies: Option<&Policies>, event: &Event) -> Vec<String> {
+    let numbers = [event.egress_rule, event.ingress_rule].into_iter().filter(|it| *it != 0);
+    let known = numbers.filter_map(|number| kernel.policy_rule(number).ok()?);
+    known.filter_map(|number| policies?.rule(number)).collect()
 }
 
 #[cfg(test)]
@@ -141,6 +151,8 @@ mod tests {
             destination: end(destination),
             protocol: 17,
             what: Happening::Dropped(DropReason::SpoofedAddress),
+            egress_rule: 0,
+            ingress_rule: 0,
         }
     }
 

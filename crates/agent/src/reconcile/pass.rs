@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
-use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff};
+use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff, diff_services};
 use tokio::time::Instant;
 
 use super::{Attendants, LONGEST_RETRY, RETRY, Reconciler};
@@ -21,10 +21,11 @@ impl<K: Kernel, F> Reconciler<K, F> {
             return;
         }
         self.retry_at = None;
+        let policy = self.write_policy();
         let shared = !self.look_anew || self.tend().await;
-        let plan = self.compile();
+        let mut plan = self.compile();
         let own = match self.look().await {
-            Ok(observed) => self.apply_all(&plan, observed).await,
+            Ok(observed) => self.apply_with_services(&mut plan, observed).await,
             Err(error) => {
                 tracing::error!(%error, "cannot look at the kernel");
                 false
@@ -32,12 +33,29 @@ impl<K: Kernel, F> Reconciler<K, F> {
         };
         let known = self.introduce_pods();
         self.listeners.forget_names();
-        self.plan_retry(shared && own && known);
+        self.plan_retry(policy && shared && own && known);
+    }
+
+    /// Tells the kernel what policy says, before anything is raised that it is about.
+    pub(super) fn write_policy(&mut self) -> bool {
+        let complete = self.complete;
+        let kernel = &mut self.kernel;
+        self.attendants
+            .policies
+            .as_mut()
+            .is_none_or(|policies| !complete || policies.publish(kernel))
+    }
+
+    /// What failed outside of a pass is tried again with the next.
+    pub(super) fn plan_retry_unless(&mut self, done: bool) {
+        if !done {
+            self.plan_retry(false);
+        }
     }
 
     /// Tells who is behind the interfaces that the kernel has to those who serve pods.
     pub(super) fn introduce_pods(&self) -> bool {
-        let Attendants { names, infra, probes } = &self.attendants;
+        let Attendants { names, infra, probes, .. } = &self.attendants;
         if names.is_none() && infra.is_none() && probes.is_none() {
             return true;
         }
@@ -87,7 +105,9 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let attachments = self.store.all().values();
         let names = self.attendants.names.as_ref();
         let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
-        let mut view = self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns);
+        let led = self.services.led();
+        let mut view =
+            self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
@@ -102,6 +122,36 @@ impl<K: Kernel, F> Reconciler<K, F> {
             Some(known) if !self.look_anew => Ok(known),
             _ => self.kernel.observe().await,
         }
+    }
+
+    /// All steps, with those of services, which the plan has on loan.
+    async fn apply_with_services(&mut self, plan: &mut NodePlan, observed: Observed) -> bool {
+        let (services, lent) = self.services.lend(&observed.services);
+        let _the_plan_has_them_all = self.services.due();
+        plan.services = services;
+        let succeeded = self.apply_all(plan, observed).await;
+        self.services.give_back(std::mem::take(&mut plan.services), &lent);
+        succeeded
+    }
+
+    /// The services that changed, where nothing else did.
+    pub(super) async fn pass_services(&mut self) -> bool {
+        if !self.complete {
+            return true;
+        }
+        if self.look_anew {
+            self.pass().await;
+            return true;
+        }
+        let Some(mut observed) = self.observed.take() else { return true };
+        let due = self.services.due();
+        let steps = diff_services(&due, self.services.served(), &observed.services);
+        let mut succeeded = true;
+        for step in steps {
+            succeeded &= self.apply(&step, &mut observed).await;
+        }
+        self.observed = Some(observed);
+        succeeded
     }
 
     /// Does all steps, also after one that failed; says whether none did.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{BATCH, Reconciler};
 use crate::attachments::attachment;
 use crate::kernel::Kernel;
-use crate::report::AttachedReport;
+use crate::report::{AttachedReport, Report};
 use crate::seen::PortKey;
 use crate::serve::Request;
 
@@ -135,10 +135,17 @@ impl<K: Kernel, F> Reconciler<K, F> {
     /// Whose an ADD is. That it has no port does not make it nobody's: the port may be on its way.
     fn claim(&self, request: &AttachmentRequest) -> Claim {
         match self.ports_for(&attachment(request)) {
-            Some(ports) => Claim::Ours(ports),
+            Some(ports) if self.is_policed(&ports) => Claim::Ours(ports),
+            Some(_) => Claim::NotYet,
             None if self.seen.is_nobodys(&request.pod.namespace) => Claim::NotOurs,
             None => Claim::NotYet,
         }
+    }
+
+    /// Whether the kernel knows by which policies the pod is judged.
+    fn is_policed(&self, ports: &[(PortKey, PlacedPort)]) -> bool {
+        let addresses = ports.iter().flat_map(|(_, port)| port.addresses());
+        self.attendants.policies.as_ref().is_none_or(|policies| policies.knows(addresses))
     }
 
     /// Makes the kernel match, then answers: an interface is there, or nothing of it is left.
@@ -192,7 +199,10 @@ impl<K: Kernel, F> Reconciler<K, F> {
 
     fn no_port(&self, request: &AttachmentRequest) -> CniError {
         let pod = &request.pod;
-        let message = if self.complete {
+        let has_ports = self.ports_for(&attachment(request)).is_some();
+        let message = if has_ports {
+            format!("the policies for pod {pod} are not in place yet; the agent's log tells more")
+        } else if self.complete {
             format!(
                 "pod {pod} does not have all its ports yet: `kubectl describe pod -n {} {}` tells why",
                 pod.namespace, pod.name
@@ -221,7 +231,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
     fn report(&self, key: PortKey, port: PlacedPort, name: &HostInterface) -> AttachedInterface {
         let host_interface = name.to_string();
         let report = AttachedReport { port: key, host_interface: host_interface.clone() };
-        let _reporter_may_have_ended = self.reports.send(report);
+        let _reporter_may_have_ended = self.reports.send(Report::Attached(report));
         AttachedInterface {
             name: port.interface,
             host_interface,

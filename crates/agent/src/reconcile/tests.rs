@@ -11,6 +11,7 @@ use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
 use atoll_datapath::{DropCount, Event, Tended};
 use atoll_model::compile::PlacedPort;
 use atoll_plan::{HostInterface, Observed, Step};
+use atoll_policy::{Changes, Tables};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
@@ -23,6 +24,8 @@ use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
 use crate::serve::Request;
+
+mod services;
 
 /// Long enough for every test that does not wait for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -80,6 +83,22 @@ impl Kernel for MapKernel {
             anyhow::bail!("told to fail");
         }
         state.observed.note(step);
+        Ok(())
+    }
+
+    fn replace_policy(&mut self, _: &Tables) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn change_policy(&mut self, _: &Changes) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn policy_rule(&self, number: u32) -> anyhow::Result<Option<u32>> {
+        Ok(Some(number))
+    }
+
+    fn decide_anew(&mut self, _: &BTreeSet<NetworkId>) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -166,6 +185,7 @@ impl Agent {
         let own = own.map(|(key, port)| (key, joined(&port))).collect();
         self.change(Change::OwnPorts(Delta::All(own))).await;
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
+        self.change(Change::Network("acme.default".into(), Delta::All(BTreeMap::new()))).await;
     }
 
     /// Waits until everything has been seen.
@@ -554,10 +574,10 @@ async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() 
     let agent = Agent::start();
     agent.see(&[]).await;
     let answer = agent.ask_later(add("web")).await;
-    let others = [("other".to_owned(), Tenancy::Nobody)];
+    let others = [("other".to_owned(), Tenancy::Nobody.into())];
     agent.change(Change::Namespaces(Delta::All(others.into()))).await;
     agent.settle().await;
-    agent.change(Change::Namespaces(Delta::Put("acme".into(), Tenancy::Nobody))).await;
+    agent.change(Change::Namespaces(Delta::Put("acme".into(), Tenancy::Nobody.into()))).await;
     assert_eq!(answer.await.unwrap(), AgentReply::NotOurs);
     assert_eq!(agent.ask(add("web")).await, AgentReply::NotOurs);
     assert!(agent.observed().interfaces.is_empty());
@@ -567,7 +587,7 @@ async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() 
 async fn a_tenants_pod_without_a_port_is_never_handed_on() {
     let agent = Agent::start();
     agent.see(&[]).await;
-    let ours = [("acme".to_owned(), Tenancy::Tenant("acme.default".into()))];
+    let ours = [("acme".to_owned(), Tenancy::Tenant("acme.default".into()).into())];
     agent.change(Change::Namespaces(Delta::All(ours.into()))).await;
     assert_eq!(code(agent.ask(add("web")).await), Some(ErrorCode::TryAgainLater));
     agent.see(&[port("web", 5, "node1")]).await;

@@ -6,11 +6,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use atoll_datapath::{Datapath, DatapathConfig};
 use atoll_model::compile::{Attachment, NodeView, PlacedPort, compile};
 use atoll_plan::{NodePlan, diff};
+use atoll_policy::Tables;
 use atoll_testkit::{BpfFileSystem, Namespace, Worker};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tokio::runtime::Runtime;
@@ -110,6 +112,22 @@ impl Cluster {
             ..NodeView::default()
         };
         compile(&view).plan
+    }
+
+    /// Puts these tables of policy into force on every node; gives how long the first took.
+    pub(crate) fn write_policy(&self, tables: &Tables) -> Result<Duration> {
+        let networks: BTreeSet<NetworkId> = self.pods.iter().map(|pod| pod.port.network).collect();
+        let write = |node: &Node| {
+            let (tables, networks) = (tables.clone(), networks.clone());
+            node.worker.run(move |programmed| -> Result<Duration> {
+                let begun = Instant::now();
+                programmed.datapath.replace_policy(&tables)?;
+                programmed.datapath.decide_anew(&networks)?;
+                Ok(begun.elapsed())
+            })
+        };
+        let took: Vec<Duration> = self.nodes.iter().map(write).collect::<Result<_>>()?;
+        took.first().copied().context("a cluster has nodes")
     }
 
     /// The pins of the first node's maps, by name, with the kernel memory behind each.

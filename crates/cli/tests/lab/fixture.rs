@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A lab that goes when the test does.
 pub(crate) struct Lab {
     pub(crate) name: String,
-    kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
 }
 
 /// What a program printed, and whether it was content.

@@ -17,7 +17,7 @@ fn tenant(name: &str, shop: &str) -> String {
                "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}}}),
         json!({"apiVersion": "v1", "kind": "Namespace",
                "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
-        service(name, "shop", &json!({"clusterIP": shop, "selector": {"app": "db"}})),
+        service(name, "shop", &json!({"vip": shop, "selector": {"app": "db"}})),
         service(name, "db", &json!({"clusterIP": "None", "selector": {"app": "db"}})),
         json!({"apiVersion": "v1", "kind": "Pod",
                "metadata": {"name": "web", "namespace": name,
@@ -33,11 +33,14 @@ fn tenant(name: &str, shop: &str) -> String {
     documents.iter().map(|document| format!("---\n{document}\n")).collect()
 }
 
+/// A service, with the address in its network that `vip` asks for.
 fn service(namespace: &str, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     spec["ports"] = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
-    json!({"apiVersion": "v1", "kind": "Service",
-           "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    let vip = spec.as_object_mut().and_then(|spec| spec.remove("vip")).unwrap_or_default();
+    let annotations = if vip.is_null() { json!({}) } else { json!({"atoll.dev/vip": vip}) };
+    let metadata = json!({"name": name, "namespace": namespace, "annotations": annotations});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
 }
 
 fn pod_spec(node: &Value) -> Value {
@@ -48,8 +51,8 @@ fn pod_spec(node: &Value) -> Value {
 
 fn lab_with_both_tenants() -> Lab {
     let lab = Lab::up(2);
-    lab.apply(&tenant("acme", "10.96.1.1")).good();
-    lab.apply(&tenant("globex", "10.96.1.2")).good();
+    lab.apply(&tenant("acme", "198.18.1.1")).good();
+    lab.apply(&tenant("globex", "198.18.1.2")).good();
     for name in TENANTS {
         let ready = "jsonpath={.status.readyReplicas}";
         lab.eventually(&["get", "statefulset", "db", "-n", name, "-o", ready], |said| said == "2");
@@ -97,7 +100,8 @@ fn pod_ip(lab: &Lab, pod: &str) -> String {
 #[test]
 fn one_name_is_answered_to_each_tenant_with_its_own_and_names_of_others_do_not_exist() {
     let lab = lab_with_both_tenants();
-    for (tenant, other, shop) in [("acme", "globex", "10.96.1.1"), ("globex", "acme", "10.96.1.2")]
+    for (tenant, other, shop) in
+        [("acme", "globex", "198.18.1.1"), ("globex", "acme", "198.18.1.2")]
     {
         for over in ["+notcp", "+tcp"] {
             eventually(&lab, tenant, &[over, "shop"], &[shop]);
@@ -154,7 +158,7 @@ fn second_network() -> String {
                "spec": {"tenant": "acme", "type": "vpc", "cidrs": ["10.1.0.0/16"]}}),
         json!({"apiVersion": "v1", "kind": "Namespace",
                "metadata": {"name": "back", "labels": labels}}),
-        service("back", "hidden", &json!({"clusterIP": "10.96.1.8"})),
+        service("back", "hidden", &json!({"vip": "198.18.1.8"})),
         service("acme", "both", &json!({"clusterIP": "None", "selector": app})),
         both,
         alone,
@@ -171,7 +175,7 @@ fn a_pod_in_two_networks_asks_the_view_of_its_first_and_is_found_there_at_its_ad
         let dig = ["dig", "+nocookie", "hidden.back.svc.cluster.local"];
         lab.exec(pod, &dig).good()
     };
-    await_condition(|| ask("back/web").contains("10.96.1.8")).expect("its own network knows it");
+    await_condition(|| ask("back/web").contains("198.18.1.8")).expect("its own network knows it");
     for pod in ["acme/both", "acme/web"] {
         assert!(ask(pod).contains("status: NXDOMAIN"), "{pod}");
     }
@@ -180,7 +184,7 @@ fn a_pod_in_two_networks_asks_the_view_of_its_first_and_is_found_there_at_its_ad
     let query =
         |pod: &str, name: &str| atoll(&["dns", "query", "--lab", &lab.name, "--as", pod, name]);
     let said = query("back/web", "hidden").good();
-    assert!(said.contains("from network acme.b") && said.contains("A 10.96.1.8"), "{said}");
+    assert!(said.contains("from network acme.b") && said.contains("A 198.18.1.8"), "{said}");
     let said = query("acme/both", "hidden.back");
     assert!(!said.ok && said.out.contains("from network acme.default"), "{said:?}");
     assert!(said.out.contains("no such name in this network"), "{said:?}");
@@ -195,20 +199,20 @@ fn what_changes_is_answered_anew_in_its_own_tenant_alone() {
     eventually(&lab, "acme", &["db"], &[&first]);
     assert_eq!(answer(&lab, "globex", &["db"]).len(), 2);
 
-    let late = service("acme", "late", &json!({"clusterIP": "10.96.1.9"}));
+    let late = service("acme", "late", &json!({"vip": "198.18.1.9"}));
     assert_eq!(code(&lab, "acme", &["late.acme.svc.cluster.local"]), "NXDOMAIN");
     lab.apply(&late.to_string()).good();
-    eventually(&lab, "acme", &["late"], &["10.96.1.9"]);
+    eventually(&lab, "acme", &["late"], &["198.18.1.9"]);
     assert_eq!(code(&lab, "globex", &["late.acme.svc.cluster.local"]), "NXDOMAIN");
     lab.kubectl(&["delete", "service", "late", "-n", "acme"]).good();
     eventually(&lab, "acme", &["late"], &[]);
-    assert_eq!(answer(&lab, "acme", &["shop"]), ["10.96.1.1"]);
+    assert_eq!(answer(&lab, "acme", &["shop"]), ["198.18.1.1"]);
 }
 
 #[test]
 fn an_agent_killed_and_restarted_leaves_no_question_unanswered() {
     let lab = lab_with_both_tenants();
-    eventually(&lab, "acme", &["shop"], &["10.96.1.1"]);
+    eventually(&lab, "acme", &["shop"], &["198.18.1.1"]);
     thread::scope(|scope| {
         let restarts = scope.spawn(|| {
             for _ in 0..3 {
@@ -220,10 +224,164 @@ fn an_agent_killed_and_restarted_leaves_no_question_unanswered() {
             let said = answer(&lab, "acme", &["shop"]);
             // A line with a semicolon says that dig had to ask again.
             let answers: Vec<&String> = said.iter().filter(|line| !line.starts_with(';')).collect();
-            assert_eq!(answers, ["10.96.1.1"], "question {asked}: {said:?}");
+            assert_eq!(answers, ["198.18.1.1"], "question {asked}: {said:?}");
             asked += 1;
         }
         restarts.join().unwrap();
     });
-    assert_eq!(answer(&lab, "globex", &["shop"]), ["10.96.1.2"]);
+    assert_eq!(answer(&lab, "globex", &["shop"]), ["198.18.1.2"]);
+}
+
+#[test]
+fn a_network_is_answered_at_its_own_dns_address_and_asks_its_own_upstreams_or_nobody() {
+    let lab = lab_with_both_tenants();
+    let status = "jsonpath={.status.dnsServiceIP} {.status.dnsServiceIPs[*]} {.status.dnsMode}";
+    let own = lab.kubectl(&["get", "networks.atoll.dev", "acme.default", "-o", status]).good();
+    assert_eq!(own, "198.18.0.10 198.18.0.10 shared");
+    for (tenant, shop) in [("acme", "198.18.1.1"), ("globex", "198.18.1.2")] {
+        for over in ["+notcp", "+tcp"] {
+            eventually(&lab, tenant, &["@198.18.0.10", over, "shop"], &[shop]);
+        }
+    }
+    let silent = ["dig", "@198.18.0.11", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
+    assert!(!lab.exec("acme/web", &silent).ok, "the address beside it is nobody's");
+
+    let ask_outside = |upstreams: Value, code_wanted: &str| {
+        let patch = json!({"spec": {"dns": {"upstreams": upstreams}}}).to_string();
+        let patch = ["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &patch];
+        lab.kubectl(&patch).good();
+        let mut last = String::new();
+        await_condition(|| {
+            last = code(&lab, "acme", &["example.com"]);
+            last == code_wanted
+        })
+        .unwrap_or_else(|()| panic!("{patch:?}: {last} and never {code_wanted}"));
+        assert_eq!(code(&lab, "globex", &["example.com"]), "REFUSED", "it asks nobody still");
+    };
+    ask_outside(json!(["127.0.0.1:9"]), "SERVFAIL");
+    ask_outside(json!([]), "REFUSED");
+    let wrong = json!({"spec": {"dns": {"upstreams": ["resolver"]}}}).to_string();
+    let said =
+        lab.kubectl(&["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &wrong]);
+    assert!(said.bad().contains("each of upstreams must be an address"));
+}
+
+#[test]
+fn a_dedicated_network_is_answered_by_its_own_pods_and_no_more_by_the_agent() {
+    let lab = lab_with_both_tenants();
+    let dedicated = json!({"spec": {"dns": {"mode": "dedicated"}}}).to_string();
+    let change = |patch: &str| {
+        let patch = ["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", patch];
+        lab.kubectl(&patch).good();
+    };
+    change(&dedicated);
+    let pods = ["get", "pods", "-A", "-l", "atoll.dev/dns-of", "-o"];
+    let ips = [&pods[..], &["jsonpath={.items[*].status.podIP}"]].concat();
+    let ips = lab.eventually(&ips, |said| said.split_whitespace().count() == 2);
+    for ip in ips.split_whitespace() {
+        let at = format!("@{ip}");
+        let ask = ["-p", "5353", &at, "+nocookie", "+time=1", "+tries=30"];
+        eventually(&lab, "acme", &[&ask[..], &["shop"]].concat(), &["198.18.1.1"]);
+        assert_eq!(
+            code(&lab, "acme", &[&ask[..], &["shop.globex.svc.cluster.local"]].concat()),
+            "NXDOMAIN"
+        );
+        assert_eq!(code(&lab, "acme", &[&ask[..], &["example.com"]].concat()), "REFUSED");
+        assert!(
+            !lab.exec("globex/web", &["dig", "-p", "5353", &at, "+time=1", "+tries=1", "shop"]).ok
+        );
+    }
+    let node = ["dig", "@169.254.1.53", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
+    assert!(!lab.exec("acme/web", &node).ok, "the agent answers the DNS pods alone");
+    eventually(&lab, "globex", &["shop"], &["198.18.1.2"]);
+    for over in ["+notcp", "+tcp"] {
+        eventually(&lab, "acme", &[over, "shop"], &["198.18.1.1"]);
+        eventually(&lab, "acme", &[over, "@198.18.0.10", "shop"], &["198.18.1.1"]);
+    }
+
+    let first = ips.split_whitespace().next().unwrap();
+    let late = service("acme", "late", &json!({"vip": "198.18.1.9"}));
+    lab.apply(&late.to_string()).good();
+    let ask = ["-p", "5353", &format!("@{first}"), "late"];
+    eventually(&lab, "acme", &ask, &["198.18.1.9"]);
+
+    change(&json!({"spec": {"dns": {"mode": "shared"}}}).to_string());
+    let count = [&pods[..], &["jsonpath={.items[*].metadata.name}"]].concat();
+    lab.eventually(&count, |said| said.trim().is_empty());
+    eventually(&lab, "acme", &["shop"], &["198.18.1.1"]);
+}
+
+/// What the agent of a node has counted under this name and these labels.
+fn counted(lab: &Lab, node: &str, series: &str) -> u64 {
+    let page = lab.node(node, &["curl", "-s", "http://127.0.0.1:9965/metrics"]).good();
+    let line = page.lines().find(|line| line.starts_with(series));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("{series} is not in {page}"))
+}
+
+#[test]
+fn a_flood_of_one_tenants_pod_leaves_999_of_1000_answers_to_another_tenant_on_its_node() {
+    let lab = lab_with_both_tenants();
+    eventually(&lab, "globex", &["shop"], &["198.18.1.2"]);
+    let folder = tempfile::tempdir().unwrap();
+    let questions = folder.path().join("questions");
+    std::fs::write(&questions, "shop.globex.svc.cluster.local\n".repeat(1_000)).unwrap();
+    let flood = ["atoll", "toolbox", "flow", "--udp", "10.96.0.10:53", "--rate", "50000"];
+    let flood = [&flood[..], &["--seconds", "600"]].concat();
+    let mut flood = lab.exec_command("acme/web", &flood).spawn().unwrap();
+    let refused = "atoll_dns_refusals_total{network=\"acme.default\",why=\"pod_rate\"}";
+    await_condition(|| counted(&lab, "node1", refused) > 10_000).expect("the flood is on");
+    let before = counted(&lab, "node1", refused);
+    let ask = ["+short", "+time=1", "+tries=3", "-f", questions.to_str().unwrap()];
+    let answers = answer(&lab, "globex", &ask);
+    let after = counted(&lab, "node1", refused);
+    flood.kill().unwrap();
+    flood.wait().unwrap();
+    let answered = answers.iter().filter(|line| *line == "198.18.1.2").count();
+    assert!(answered >= 999, "{answered} of 1000 questions were answered");
+    assert!(after > before, "and the flood went on meanwhile: {before}, {after}");
+    let asked = counted(&lab, "node1", "atoll_dns_queries_total{network=\"globex.default\"}");
+    assert!(asked >= 1_000, "{asked} questions were counted");
+}
+
+#[test]
+fn a_tenants_own_dns_takes_over_in_its_network_alone_and_without_it_the_agent_answers_again() {
+    let lab = lab_with_both_tenants();
+    let dns = json!({"mode": "tenant", "service": {"namespace": "acme", "name": "own-dns"}});
+    let patch = json!({"spec": {"dns": dns}}).to_string();
+    lab.kubectl(&["patch", "networks.atoll.dev", "acme.default", "--type=merge", "-p", &patch])
+        .good();
+    let isolation = "jsonpath={.status.isolation.grade}";
+    lab.eventually(&["get", "tenants.atoll.dev", "acme", "-o", isolation], |said| said == "Hard");
+    eventually(&lab, "acme", &["shop"], &["198.18.1.1"]);
+
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "own-dns", "namespace": "acme", "labels": {"app": "own-dns"}},
+        "spec": pod_spec(&json!({"kubernetes.io/hostname": "node2"}))});
+    pod["spec"]["containers"][0]["command"] =
+        json!(["atoll", "toolbox", "serve", "--port", "5300"]);
+    let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 5300}]);
+    let own = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "own-dns", "namespace": "acme"},
+        "spec": {"clusterIP": "10.96.1.50", "selector": {"app": "own-dns"}, "ports": ports}});
+    lab.apply(&format!("---\n{pod}\n---\n{own}\n")).good();
+    lab.wait_for_pods();
+    for resolver in ["10.96.0.10:53", "198.18.0.10:53"] {
+        let mut said = lab.connect("acme/web", "udp", resolver);
+        await_condition(|| {
+            said = lab.connect("acme/web", "udp", resolver);
+            said.ok && said.out.contains("own-dns")
+        })
+        .unwrap_or_else(|()| panic!("{resolver}: {said:?}"));
+    }
+    let node = ["dig", "+short", "@169.254.1.53", "shop.acme.svc.cluster.local"];
+    assert_eq!(
+        lab.exec("acme/web", &node).good().trim(),
+        "198.18.1.1",
+        "whom the tenant's DNS asks"
+    );
+    eventually(&lab, "globex", &["shop"], &["198.18.1.2"]);
+
+    lab.kubectl(&["delete", "pod", "own-dns", "-n", "acme"]).good();
+    eventually(&lab, "acme", &["shop"], &["198.18.1.1"]);
 }

@@ -9,6 +9,7 @@ mod kept;
 mod metrics;
 mod networks;
 mod pods;
+mod resolvers;
 mod restarts;
 mod services;
 mod subject;

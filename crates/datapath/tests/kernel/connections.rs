@@ -107,8 +107,7 @@ fn a_ping_is_a_connection_by_its_id() {
     let [one, other] = two_pods(&fabric);
     for (client, server) in families(&one, &other) {
         assert!(ping(client, server.ip, LIMIT));
-        let end = |ip| SocketAddr::new(ip, 0xa701);
-        let ends = (end(client.ip), end(server.ip));
+        let ends = (SocketAddr::new(client.ip, 0xa701), SocketAddr::new(server.ip, 0));
         all_know(&fabric, forge::icmp_of(client.ip), ends, ConnectionState::Established);
     }
 }

@@ -129,6 +129,7 @@ impl Node {
             interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),
             doors: plan.doors.clone(),
+            services: plan.services.clone(),
             service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
         }
     }

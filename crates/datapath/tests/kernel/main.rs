@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../../../oracle/tests/bridge/mod.rs"]
+mod bridge;
 mod connections;
 mod counting;
 mod decisions;
@@ -13,8 +15,14 @@ mod isolation;
 mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
+mod policy;
+mod policy_threats;
 mod port_scan;
+mod service_choice;
 mod service_doors;
+mod service_maps;
+mod service_packets;
+mod services;
 mod several_interfaces;
 mod spoofing;
 mod talk;

@@ -15,7 +15,7 @@ static FROM_POD: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_
 
 /// The kernel's numbers for a packet that is dropped, and one that is sent elsewhere.
 const SHOT: u32 = 2;
-const REDIRECT: u32 = 7;
+pub(crate) const REDIRECT: u32 = 7;
 
 /// The offset of the interface's index in what the kernel gives a program, and the size of that.
 const IFINDEX_AT: usize = 40;
@@ -50,7 +50,7 @@ fn scene() -> Scene {
 }
 
 /// The program, loaded a second time on the node's own maps.
-fn load(state: &State) -> Ebpf {
+pub(crate) fn load(state: &State) -> Ebpf {
     let mut loader = EbpfLoader::new();
     loader
         .default_map_pin_directory(state.config.bpf_root.join("v3/maps"))
@@ -61,12 +61,12 @@ fn load(state: &State) -> Ebpf {
     object
 }
 
-fn classifier(object: &mut Ebpf) -> &mut SchedClassifier {
+pub(crate) fn classifier(object: &mut Ebpf) -> &mut SchedClassifier {
     object.program_mut("from_pod").unwrap().try_into().unwrap()
 }
 
 /// What the program says of a frame from the interface, and what it made of it.
-fn run(program: &SchedClassifier, ifindex: u32, frame: &[u8]) -> (u32, Vec<u8>) {
+pub(crate) fn run(program: &SchedClassifier, ifindex: u32, frame: &[u8]) -> (u32, Vec<u8>) {
     let mut context = vec![0; CONTEXT_SIZE];
     context[IFINDEX_AT..IFINDEX_AT + 4].copy_from_slice(&ifindex.to_ne_bytes());
     let mut out = vec![0; 4096];

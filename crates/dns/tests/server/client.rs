@@ -63,6 +63,12 @@ impl Client {
         Message::from_vec(&answer).unwrap()
     }
 
+    /// Asks one that may not listen yet.
+    pub(crate) fn try_ask(&self, name: &str, kind: &str) -> Option<Message> {
+        self.0.send(&question(name, number(kind), Some(1232))).ok()?;
+        Message::from_vec(&self.receive()?).ok()
+    }
+
     /// Shortens the wait for an answer that is not expected to come.
     pub(crate) fn impatient(self) -> Self {
         self.0.set_read_timeout(Some(Duration::from_millis(300))).unwrap();

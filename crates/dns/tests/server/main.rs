@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod client;
+mod feed;
 mod hostile;
 mod outside;
 mod records;

@@ -5,7 +5,14 @@
 //! [`Complaint`].
 
 mod placed_port;
+mod services;
 mod topology;
 
 pub use placed_port::{PlacedPort, PortError};
-pub use topology::{Attachment, Compiled, Complaint, Front, NodeView, Occupant, compile};
+pub use services::{
+    EndpointGroup, Rank, ResolverFront, ServiceBook, ServiceComplaint, ServiceError, ServiceFront,
+    ServiceName,
+};
+pub use topology::{
+    Answers, Attachment, Compiled, Complaint, Front, NodeView, Occupant, OwnResolver, compile,
+};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use atoll_abi::NODE_RESOLVER;
 use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach, Resolver,
     ServiceDoor,
@@ -29,6 +30,8 @@ pub struct NodeView<'a> {
     /// The resolver that the cluster's pods have in their resolv.conf; none where the agent answers
     /// no names.
     pub cluster_dns: Resolver,
+    /// The resolvers that networks have of their own.
+    pub own_dns: BTreeMap<NetworkId, OwnResolver>,
     /// The services of the cluster's own for which the agent listens.
     pub fronts: Vec<Front<'a>>,
 }
@@ -44,6 +47,25 @@ pub struct Front<'a> {
     pub listener: u16,
     /// Who may call it.
     pub to: &'a Audience,
+}
+
+/// The resolver that a network has of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnResolver {
+    /// Its addresses.
+    pub at: Resolver,
+    /// Who answers there, and at the cluster's resolver.
+    pub answers: Answers,
+}
+
+/// Who answers the pods of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// The agent of their node.
+    #[default]
+    Agent,
+    /// Pods, to which services lead; they themselves ask the agent elsewhere.
+    Pods,
 }
 
 /// An interface that the container runtime has asked for.
@@ -144,13 +166,25 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     compiled
 }
 
-/// The cluster's resolver as a door of every network that has a pod here.
+/// The cluster's resolver, and a network's own, as doors of every network that has a pod here.
 fn doors(view: &NodeView<'_>, plan: &NodePlan) -> BTreeMap<NetworkId, Doors> {
     if view.cluster_dns == Resolver::default() {
         return BTreeMap::new();
     }
-    let door = Doors { cluster: view.cluster_dns, own: Resolver::default() };
-    plan.interfaces.values().map(|interface| (interface.guard.network, door)).collect()
+    let door = |network: NetworkId| {
+        let own = view.own_dns.get(&network).copied().unwrap_or_default();
+        let doors = match own.answers {
+            Answers::Agent => Doors { cluster: view.cluster_dns, own: own.at },
+            Answers::Pods => Doors { cluster: Resolver::default(), own: at_the_node() },
+        };
+        (network, doors)
+    };
+    plan.interfaces.values().map(|interface| door(interface.guard.network)).collect()
+}
+
+fn at_the_node() -> Resolver {
+    let (v4, v6) = NODE_RESOLVER;
+    Resolver { v4: Some(v4), v6: Some(v6) }
 }
 
 /// Each service as a door of every network here that has a pod of a tenant that may call it.
@@ -326,8 +360,7 @@ mod tests {
             nodes: [("node1", [192, 0, 2, 1].into()), ("node2", [192, 0, 2, 2].into())].into(),
             ports: ports.iter().collect(),
             attachments: attachments.iter().collect(),
-            cluster_dns: Resolver::default(),
-            fronts: vec![],
+            ..NodeView::default()
         })
     }
 
@@ -455,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_a_door_to_the_clusters_resolver_where_it_has_a_pod_here() {
+    fn a_network_has_doors_to_the_clusters_resolver_and_its_own_where_it_has_a_pod_here() {
         let ports = [port(1, "10.0.0.5", "web", "node1"), port(2, "10.0.0.5", "web", "node2")];
         let asked = attachment(&ports[0]);
         let cluster_dns: Resolver = [IpAddr::from([10, 96, 0, 10])].into_iter().collect();
@@ -470,6 +503,16 @@ mod tests {
         let doors = compile(&view).plan.doors;
         let cluster_only = Doors { cluster: cluster_dns, own: Resolver::default() };
         assert_eq!(doors, [(ports[0].network, cluster_only)].into());
+        let own: Resolver = [IpAddr::from([198, 18, 0, 10])].into_iter().collect();
+        let doors = |answers| {
+            let own = OwnResolver { at: own, answers };
+            let own_dns = ports.each_ref().map(|port| (port.network, own)).into();
+            compile(&NodeView { own_dns, ..view.clone() }).plan.doors
+        };
+        let both = Doors { cluster: cluster_dns, own };
+        assert_eq!(doors(Answers::Agent), [(ports[0].network, both)].into());
+        let node = Doors { cluster: Resolver::default(), own: at_the_node() };
+        assert_eq!(doors(Answers::Pods), [(ports[0].network, node)].into(), "for the DNS pods");
         let without = NodeView { cluster_dns: Resolver::default(), ..view };
         assert_eq!(compile(&without).plan.doors, BTreeMap::new());
     }

@@ -4,6 +4,7 @@
 //! done and seen, the object is looked at again, until there is nothing to do.
 
 mod claim;
+mod dns;
 mod flat;
 mod grant;
 mod keep;
@@ -20,6 +21,7 @@ mod tenant;
 mod wait;
 
 pub(crate) use claim::pod_of_port;
+pub(crate) use dns::kept_for_dns;
 pub(crate) use wait::Waiting;
 
 use atoll_api::{ClaimHolder, FINALIZER, Reason};

@@ -408,11 +408,20 @@ impl World {
         let (nodes, programmed) = self.nodes_of(network);
         let said = conditions(verdict, &network.meta, &standing.conditions, &now.time);
         let kind = ConditionType::Programmed;
+        let plan = network.plan.as_ref().ok();
+        let dns: Vec<String> = plan
+            .iter()
+            .flat_map(|plan| self.dns_addresses(plan))
+            .map(|ip| ip.to_string())
+            .collect();
         let status = api::NetworkStatus {
             phase: network_phase(standing.phase, phase),
             id: id.map(NetworkId::get).or(standing.id),
             cidrs: self.served_ranges(network),
-            isolation: network.plan.as_ref().ok().map(NetworkPlan::isolation),
+            isolation: plan.map(NetworkPlan::isolation),
+            dns_service_ip: dns.first().cloned(),
+            dns_service_ips: dns,
+            dns_mode: plan.map(|plan| self.dns_mode(plan)).unwrap_or_default(),
             nodes: Some(nodes),
             conditions: with_condition(kind, &programmed, &network.meta, &said, &now.time),
         };

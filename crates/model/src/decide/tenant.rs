@@ -1,8 +1,6 @@
 //! A tenant gets its default network once, and goes when nothing is inside any more.
 
-use atoll_api::{
-    self as api, IsolationGrade, NetworkIsolation, Reason, TenantIsolation, TenantPhase,
-};
+use atoll_api::{self as api, Reason, TenantPhase};
 use atoll_types::{Cidr, Label, NetworkName};
 
 use super::{hold, let_go};
@@ -123,20 +121,6 @@ impl World {
         }
     }
 
-    /// How far a tenant is isolated, and what keeps it from more.
-    fn isolation(&self, tenant: &Tenant) -> TenantIsolation {
-        let networks = self.indexes.networks_of_tenant.of(&tenant.meta.name.name);
-        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
-        let mut open = plans.filter(|plan| plan.isolation() == NetworkIsolation::Open);
-        let reason = match open.next() {
-            Some(plan) => {
-                format!("network {} is open: pods of other tenants reach it", plan.name)
-            }
-            None => "the tenant has no DNS of its own".into(),
-        };
-        TenantIsolation { grade: IsolationGrade::Soft, reason }
-    }
-
     fn set_tenant_status(
         &self,
         tenant: &Tenant,
@@ -177,6 +161,7 @@ fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpe
         vpc_id: None,
         cidrs: own.cidrs.clone(),
         isolation: own.isolation,
+        dns: own.dns.clone(),
     }
 }
 

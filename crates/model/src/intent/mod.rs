@@ -23,7 +23,7 @@ pub use claim::{
 };
 pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
-pub use network::{Network, NetworkPlan, NetworkType, Vpc, subnet_name};
+pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
 pub use pod::Pod;
 pub use port::{Bound, Port, PortPlan};

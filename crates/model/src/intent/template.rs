@@ -66,6 +66,8 @@ struct Spec {
     cidrs: Vec<String>,
     #[serde(default)]
     isolation: Option<api::NetworkIsolation>,
+    #[serde(default)]
+    dns: Option<api::NetworkDns>,
 }
 
 impl Template {
@@ -94,6 +96,7 @@ fn render(text: &str, tenant: &Label) -> Result<api::NetworkSpec, TemplateError>
         vpc_id: manifest.spec.vpc_id.as_ref().and_then(scalar),
         cidrs: manifest.spec.cidrs,
         isolation: manifest.spec.isolation,
+        dns: manifest.spec.dns,
     })
 }
 

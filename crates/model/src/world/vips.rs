@@ -10,6 +10,7 @@ use atoll_types::{Cidr, Label};
 use atoll_vpc::{AddressPool, Exhausted, Layout, Moment, Refusal};
 
 use super::groups::Groups;
+use crate::decide::kept_for_dns;
 use crate::intent::{ObjectName, Vip};
 
 /// Pools and proposals of services' addresses.
@@ -110,7 +111,7 @@ impl Vips {
     fn pool(&mut self, tenant: &Label, range: Cidr) -> &mut AddressPool {
         let pools = self.pools.entry(tenant.clone()).or_default();
         let place = pools.iter().position(|(cidr, _)| *cidr == range).unwrap_or_else(|| {
-            let mut pool = Layout::whole(range).pool([]);
+            let mut pool = Layout::whole(range).pool(kept_for_dns(&range));
             let taken = self.claimed.of(tenant).chain(self.on_the_way.of(tenant));
             taken.for_each(|ip| pool.take(*ip));
             pools.push((range, pool));

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod controller;
+mod dns;
 mod flat;
 mod flat_requests;
 mod interfaces;

@@ -18,7 +18,7 @@ fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> 
         type_: type_.into(),
         vpc_id: vpc.map(Into::into),
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
-        isolation: None,
+        ..Default::default()
     };
     Object::Network(api::Network::new(name, spec))
 }

@@ -22,7 +22,7 @@ pub(crate) fn tenant(name: &str, cidrs: &[&str]) -> Object {
     let network = api::DefaultNetwork {
         type_: "vpc".into(),
         cidrs: cidrs.iter().map(ToString::to_string).collect(),
-        isolation: None,
+        ..Default::default()
     };
     let default_network = (!cidrs.is_empty()).then_some(network);
     Object::Tenant(api::Tenant::new(
@@ -245,7 +245,7 @@ fn a_tenant_with_an_open_network_says_so_in_its_isolation() {
         let status = scene.cluster.tenant("acme").status.clone().unwrap();
         status.isolation.unwrap().reason
     };
-    assert_eq!(reason(&scene), "the tenant has no DNS of its own");
+    assert_eq!(reason(&scene), "the tenant has no network");
     let spec = api::NetworkSpec {
         tenant: "acme".into(),
         type_: "flat".into(),

@@ -3,9 +3,11 @@
 mod cluster_policy;
 mod network_policy;
 mod networks;
+mod pod;
 
 pub use cluster_policy::read_cluster_policy;
 pub use network_policy::read_network_policy;
+pub use pod::{read_node, read_pod};
 
 use atoll_types::Cidr;
 use ipnet::IpNet;

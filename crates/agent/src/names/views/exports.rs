@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use atoll_model::export::{Audience, ServiceName};
-use atoll_zones::{Service, ServiceKey};
+use atoll_zones::{Fact, Service, ServiceKey};
 
 use super::{Network, Views};
 use crate::seen::Exported;
@@ -38,11 +38,12 @@ impl Network {
             return;
         }
         self.is_changed = true;
-        for key in self.exported.keys().filter(|key| !wanted.contains_key(*key)) {
-            self.view.put_service(key, None);
+        let gone = self.exported.keys().filter(|key| !wanted.contains_key(*key));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            self.learn(Fact::Service(key, None));
         }
         for (key, service) in &wanted {
-            self.view.put_service(key, Some(service.clone()));
+            self.learn(Fact::Service(key.clone(), Some(service.clone())));
         }
         self.exported = wanted;
     }

@@ -1,0 +1,111 @@
+//! Services on their way into a kernel made of maps.
+
+use atoll_model::compile::{EndpointGroup, ServiceFront};
+use serde_json::json;
+
+use super::*;
+
+fn quarter() -> (String, String) {
+    ("acme.default".into(), "acme".into())
+}
+
+fn front(last: u8) -> ServiceFront {
+    let spec = json!({"clusterIPs": [format!("10.96.0.{last}")], "ports": [{"port": 80}]});
+    ServiceFront::read(&serde_json::from_value(json!({"spec": spec})).unwrap()).unwrap()
+}
+
+fn group(service: &str, pod: &str) -> EndpointGroup {
+    let labels = json!({"kubernetes.io/service-name": service});
+    let target = json!({"kind": "Pod", "name": pod});
+    let slice = json!({
+        "metadata": {"namespace": "acme", "labels": labels}, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": target}],
+        "ports": [{"port": 8080}],
+    });
+    EndpointGroup::read(&serde_json::from_value(slice).unwrap()).unwrap()
+}
+
+impl Agent {
+    /// A pod here and one elsewhere, in a tenant's namespace.
+    async fn see_pods(&self) {
+        let tenant = Tenancy::Tenant("acme.default".into());
+        self.change(Change::Namespaces(Delta::All([("acme".to_owned(), tenant.into())].into())))
+            .await;
+        self.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
+    }
+
+    /// Ten services, each with the pod `web` behind it.
+    async fn see_services(&self) {
+        let name = |number: u8| format!("service-{number}");
+        let fronts = (1..=10).map(|number| (name(number), front(number)));
+        self.change(Change::Fronts(quarter(), Delta::All(fronts.collect()))).await;
+        let groups = (1..=10).map(|number| (name(number), group(&name(number), "web")));
+        self.change(Change::Groups(quarter(), Delta::All(groups.collect()))).await;
+    }
+
+    /// Waits until the kernel has as many services, and gives the number of backends.
+    async fn serves(&self, services: usize) -> usize {
+        loop {
+            let served = self.observed().services;
+            if served.len() == services {
+                return served.values().map(|service| service.backends.len()).sum();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Tells of a change, and waits until the actor is through with it.
+    async fn hear(&self, change: Change) {
+        self.change(change).await;
+        while self.changes.capacity() < self.changes.max_capacity() {
+            tokio::task::yield_now().await;
+        }
+        self.ask(AgentRequest::Status).await;
+    }
+
+    async fn steps_of(&self, change: Change) -> usize {
+        let before = self.kernel.0.lock().unwrap().steps;
+        self.hear(change).await;
+        self.kernel.0.lock().unwrap().steps - before
+    }
+}
+
+#[tokio::test]
+async fn services_are_programmed_with_their_backends_and_one_change_is_one_step() {
+    let agent = Agent::start();
+    agent.see_pods().await;
+    agent.see_services().await;
+    assert_eq!(agent.serves(10).await, 10);
+    let moved = Delta::Put("service-3".to_owned(), group("service-3", "db"));
+    assert_eq!(agent.steps_of(Change::Groups(quarter(), moved)).await, 1);
+    let gone = Delta::Gone("service-3".to_owned());
+    assert_eq!(agent.steps_of(Change::Fronts(quarter(), gone)).await, 1);
+    assert_eq!(agent.serves(9).await, 9);
+}
+
+#[tokio::test]
+async fn a_pod_that_goes_leaves_the_services_that_it_was_behind() {
+    let agent = Agent::start();
+    agent.see_pods().await;
+    agent.see_services().await;
+    assert_eq!(agent.serves(10).await, 10);
+    let gone = Delta::Gone(key(&port("web", 5, "node1")));
+    agent.hear(Change::NetworkPorts(network(1), gone)).await;
+    assert_eq!(agent.serves(10).await, 0, "the services stay, and refuse");
+}
+
+#[tokio::test]
+async fn a_restarted_agent_keeps_services_until_it_has_seen_theirs() {
+    let agent = Agent::start();
+    agent.see_pods().await;
+    agent.see_services().await;
+    let before = agent.serves(10).await;
+    let agent = agent.restart().await;
+    agent.see_pods().await;
+    agent.settle().await;
+    assert_eq!(agent.serves(10).await, before);
+    agent.hear(Change::Fronts(quarter(), Delta::All([].into()))).await;
+    assert_eq!(agent.serves(10).await, before, "the slices were not seen");
+    agent.change(Change::Groups(quarter(), Delta::All([].into()))).await;
+    agent.serves(0).await;
+}

@@ -1,0 +1,238 @@
+//! Services from `kubectl apply` to a connection, each case in two tenants with the same pod
+//! addresses and the same VIPs at the same time.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Lab, await_condition, kill_agent_and_await_the_next};
+
+const TENANTS: [&str; 2] = ["acme", "globex"];
+const VIP: &str = "198.18.0.9";
+
+/// The address that the cluster gives a tenant's service.
+fn cluster_ip(tenant: &str) -> &'static str {
+    if tenant == "acme" { "10.96.2.1" } else { "10.96.2.2" }
+}
+
+fn yaml(documents: &[Value]) -> String {
+    documents.iter().map(|document| format!("---\n{document}\n")).collect()
+}
+
+/// A server on a node, at an address that the other tenant has, too.
+fn pod(tenant: &str, name: &str, node: &str, last: u8, app: &str) -> Value {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let nics = json!([{"ip": format!("10.0.0.{last}")}]).to_string();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": tenant, "labels": {"app": app},
+                     "annotations": {"atoll.dev/nics": nics}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "toolbox", "image": "none", "command": ["atoll", "toolbox", "serve"],
+                "ports": [{"name": "talk", "containerPort": 8080},
+                          {"name": "talk-udp", "containerPort": 8080, "protocol": "UDP"}],
+                "env": [field("POD_NAME", "metadata.name"),
+                        field("POD_NAMESPACE", "metadata.namespace"),
+                        field("NODE_NAME", "spec.nodeName")],
+            }],
+        },
+    })
+}
+
+/// The service `shop`, with more in its spec.
+fn shop(tenant: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "clusterIP": cluster_ip(tenant), "selector": {"app": "shop"},
+        "ports": [{"name": "http", "port": 80, "targetPort": "talk"},
+                  {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": "talk-udp"},
+                  {"name": "alt", "port": 8000, "targetPort": 8080}],
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "Service",
+           "metadata": {"name": "shop", "namespace": tenant,
+                        "annotations": {"atoll.dev/vip": VIP}},
+           "spec": spec})
+}
+
+/// A tenant with client `web` and the pods `near` and `far` behind `shop`.
+fn tenant(name: &str) -> String {
+    yaml(&[
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}}}),
+        json!({"apiVersion": "v1", "kind": "Namespace",
+               "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
+        shop(name, &json!({})),
+        pod(name, "web", "node1", 5, "web"),
+        pod(name, "near", "node1", 6, "shop"),
+        pod(name, "far", "node2", 7, "shop"),
+    ])
+}
+
+fn lab_with_both_tenants() -> Lab {
+    let lab = Lab::up(2);
+    TENANTS.iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
+    lab.wait_for_pods();
+    TENANTS.iter().for_each(|name| await_backends(&lab, name, &["near", "far"]));
+    lab
+}
+
+/// Who answers at `to`, and whom it saw asking; none where nobody does.
+fn answer(lab: &Lab, tenant: &str, protocol: &str, to: &str) -> Option<(String, String)> {
+    let said = lab.connect(&format!("{tenant}/web"), protocol, to);
+    let answer: Value = serde_json::from_str(&said.out).ok()?;
+    let text = |field: &str| answer[field].as_str().map(ToOwned::to_owned);
+    Some((text("pod")?, text("peer")?.rsplit_once(':')?.0.to_owned()))
+}
+
+/// All who answer at the VIP within some tries.
+fn behind(lab: &Lab, tenant: &str, tries: usize) -> BTreeSet<String> {
+    let to = format!("{VIP}:80");
+    let answers = (0..tries).filter_map(|_| answer(lab, tenant, "tcp", &to));
+    answers.map(|(pod, _)| pod).collect()
+}
+
+fn names(tenant: &str, pods: &[&str]) -> BTreeSet<String> {
+    pods.iter().map(|pod| format!("{tenant}/{pod}")).collect()
+}
+
+/// Waits until exactly these pods are seen behind the service.
+fn await_backends(lab: &Lab, tenant: &str, pods: &[&str]) {
+    let mut last = BTreeSet::new();
+    await_condition(|| {
+        last = behind(lab, tenant, 12);
+        last == names(tenant, pods)
+    })
+    .unwrap_or_else(|()| panic!("{tenant}: {last:?} and never {pods:?}"));
+}
+
+/// How a try that must fail failed, like `refused` or `timeout`.
+fn failure(lab: &Lab, tenant: &str, protocol: &str, to: &str) -> String {
+    let ask = ["atoll", "toolbox", "connect", protocol, to, "-o", "json"];
+    let said = lab.exec(&format!("{tenant}/web"), &ask);
+    assert!(!said.ok, "{tenant} {to}: {}", said.out);
+    let failure: Value = serde_json::from_str(&said.out).unwrap();
+    failure["error"].as_str().unwrap_or_else(|| panic!("{failure}")).to_owned()
+}
+
+#[test]
+fn equal_vips_of_two_tenants_lead_each_to_its_own_pods_on_every_node() {
+    let lab = lab_with_both_tenants();
+    for (tenant, other) in [("acme", "globex"), ("globex", "acme")] {
+        for ip in [VIP, cluster_ip(tenant)] {
+            for (protocol, port) in [("tcp", 80), ("udp", 53), ("tcp", 8000)] {
+                let to = format!("{ip}:{port}");
+                let (pod, peer) = answer(&lab, tenant, protocol, &to).unwrap();
+                assert!(names(tenant, &["near", "far"]).contains(&pod), "{to}: {pod}");
+                assert_eq!(peer, "10.0.0.5", "the client's own address");
+            }
+            assert_eq!(answer(&lab, tenant, "tcp", &format!("{ip}:81")), None);
+        }
+        let foreign = format!("{}:80", cluster_ip(other));
+        assert_eq!(answer(&lab, tenant, "tcp", &foreign), None, "not of this network");
+    }
+    for node in ["node1", "node2"] {
+        assert_eq!(lab.node(node, &["nft", "list", "ruleset"]).good(), "", "{node}");
+        assert_eq!(lab.node(node, &["iptables-save"]).good(), "", "{node}");
+    }
+}
+
+#[test]
+fn a_service_follows_its_pods_and_refuses_at_once_when_none_is_left() {
+    let lab = lab_with_both_tenants();
+    for tenant in TENANTS {
+        lab.kubectl(&["label", "pod", "near", "-n", tenant, "app=other", "--overwrite"]).good();
+    }
+    TENANTS.iter().for_each(|tenant| await_backends(&lab, tenant, &["far"]));
+    for tenant in TENANTS {
+        lab.kubectl(&["delete", "pod", "far", "-n", tenant]).good();
+    }
+    for tenant in TENANTS {
+        await_backends(&lab, tenant, &[]);
+        for (protocol, port) in [("tcp", 80), ("udp", 53)] {
+            for ip in [VIP, cluster_ip(tenant)] {
+                let to = format!("{ip}:{port}");
+                assert_eq!(failure(&lab, tenant, protocol, &to), "refused", "{to}");
+            }
+        }
+    }
+    for tenant in TENANTS {
+        lab.kubectl(&["label", "pod", "near", "-n", tenant, "app=shop", "--overwrite"]).good();
+        await_backends(&lab, tenant, &["near"]);
+    }
+}
+
+#[test]
+fn a_service_keeps_its_clients_together_or_on_their_node_where_it_says_so() {
+    let lab = lab_with_both_tenants();
+    for tenant in TENANTS {
+        lab.apply(&yaml(&[shop(tenant, &json!({"sessionAffinity": "ClientIP"}))])).good();
+    }
+    for tenant in TENANTS {
+        let mut last = BTreeSet::new();
+        await_condition(|| {
+            last = behind(&lab, tenant, 12);
+            last.len() == 1
+        })
+        .unwrap_or_else(|()| panic!("{tenant}: {last:?}"));
+        let local = json!({"internalTrafficPolicy": "Local", "sessionAffinity": "None"});
+        lab.apply(&yaml(&[shop(tenant, &local)])).good();
+        await_backends(&lab, tenant, &["near"]);
+    }
+}
+
+/// A service without a selector, and a slice of it that somebody wrote.
+fn by_hand(tenant: &str, addresses: &[&str]) -> String {
+    let endpoints: Vec<_> = addresses.iter().map(|ip| json!({"addresses": [ip]})).collect();
+    yaml(&[
+        json!({"apiVersion": "v1", "kind": "Service",
+               "metadata": {"name": "hand", "namespace": tenant,
+                            "annotations": {"atoll.dev/vip": "198.18.0.10"}},
+               "spec": {"ports": [{"port": 80}]}}),
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+               "metadata": {"name": "hand-1", "namespace": tenant,
+                            "labels": {"kubernetes.io/service-name": "hand"}},
+               "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints}),
+    ])
+}
+
+#[test]
+fn a_slice_by_hand_leads_to_pods_of_the_network_and_an_event_names_everybody_else() {
+    let lab = lab_with_both_tenants();
+    lab.apply(&yaml(&[pod("globex", "secret", "node1", 77, "secret")])).good();
+    lab.wait_for_pods();
+    lab.apply(&by_hand("acme", &["10.0.0.6"])).good();
+    let to = "198.18.0.10:80";
+    await_condition(|| answer(&lab, "acme", "tcp", to).is_some()).expect("the pod answers");
+    let strangers = ["10.0.0.77", "127.0.0.1", "169.254.169.254"];
+    lab.apply(&by_hand("acme", &strangers)).good();
+    for stranger in strangers {
+        let events = ["get", "events", "-n", "acme", "-o", "jsonpath={.items[*].message}"];
+        lab.eventually(&events, |said| {
+            said.contains(&format!("endpoint {stranger} is no pod of the service's network"))
+        });
+    }
+    await_condition(|| answer(&lab, "acme", "tcp", to).is_none()).expect("nobody answers");
+    assert_eq!(failure(&lab, "acme", "tcp", to), "refused");
+}
+
+#[test]
+fn connections_through_a_service_survive_the_agent_and_new_ones_are_led_on() {
+    let lab = lab_with_both_tenants();
+    let flow =
+        ["atoll", "toolbox", "flow", "--tcp", "198.18.0.9:80", "--rate", "100", "--seconds", "6"];
+    let flows = TENANTS.map(|tenant| {
+        let mut command = lab.exec_command(&format!("{tenant}/web"), &flow);
+        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+    });
+    kill_agent_and_await_the_next(&lab, "node1");
+    for tenant in TENANTS {
+        assert_eq!(behind(&lab, tenant, 12), names(tenant, &["near", "far"]));
+    }
+    for flow in flows {
+        let output = flow.wait_with_output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["lost"], 0, "{report}");
+    }
+}

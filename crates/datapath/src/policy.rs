@@ -1,0 +1,195 @@
+//! Policy's tables in the kernel: written whole into the bank that does not count, or changed entry
+//! by entry in the one that does.
+//!
+//! The rule: at no moment does an entry point at nothing, and a whole set of tables is exchanged by
+//! writing one word. So a restarted agent, whose numbers are others, leaves no gap and no mixture.
+
+mod encode;
+
+use std::path::Path;
+
+use atoll_abi::{
+    NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict,
+};
+use atoll_policy::{Changes, Tables};
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, LpmTrie, MapData, MapError};
+use bytemuck::Pod;
+
+use self::encode::{Bank, Prefix, wrote_prefix};
+use crate::error::{Attempt, DatapathError};
+use crate::maps::{Raw, Table, check_shape, is_full, is_missing, pinned};
+
+/// The maps of policy.
+pub(crate) struct PolicyMaps {
+    bank: Array<MapData, u32>,
+    ends: Table<PolicyEndKey, u32>,
+    outside: Trie<PolicyOutside, u32>,
+    identities: Table<u32, PolicyIdentity>,
+    columns: Table<PolicyColumnKey, u32>,
+    ports: Trie<PolicyPort, PolicyVerdict>,
+}
+
+/// A pinned longest-prefix map.
+struct Trie<K: Pod, V: Pod> {
+    name: &'static str,
+    map: LpmTrie<MapData, Raw<K>, Raw<V>>,
+}
+
+/// Refuses pinned maps whose entries have other sizes than ours.
+pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
+    check_shape::<u32, u32>(&dir.join("policy_bank"))?;
+    check_shape::<PolicyEndKey, u32>(&dir.join("policy_ends"))?;
+    check_shape::<(u32, PolicyOutside), u32>(&dir.join("policy_outside"))?;
+    check_shape::<u32, PolicyIdentity>(&dir.join("policy_identities"))?;
+    check_shape::<PolicyColumnKey, u32>(&dir.join("policy_columns"))?;
+    check_shape::<(u32, PolicyPort), PolicyVerdict>(&dir.join("policy_ports"))
+}
+
+impl PolicyMaps {
+    /// Opens the maps pinned in `dir`.
+    pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
+        let bank = pinned(dir, "policy_bank")?;
+        Ok(PolicyMaps {
+            bank: bank.try_into().attempt(|| "use the map policy_bank".into())?,
+            ends: Table::open(dir, "policy_ends")?,
+            outside: Trie::open(dir, "policy_outside")?,
+            identities: Table::open(dir, "policy_identities")?,
+            columns: Table::open(dir, "policy_columns")?,
+            ports: Trie::open(dir, "policy_ports")?,
+        })
+    }
+
+    /// Writes whole tables beside those in force, exchanges them at once, and sweeps the others
+    /// out.
+    pub(crate) fn replace(&mut self, tables: &Tables) -> Result<(), DatapathError> {
+        let former = self.in_force()?;
+        let bank = former.map_or(Bank::First, Bank::other);
+        self.sweep(bank)?;
+        self.write(bank, tables)?;
+        let switch = self.bank.set(0, bank.number(), 0);
+        switch.attempt(|| "put new tables of policy into force".into())?;
+        former.map_or(Ok(()), |former| self.sweep(former))
+    }
+
+    /// Changes the tables in force: first all that is new, then, the other way round, all that is
+    /// gone.
+    pub(crate) fn change(&mut self, changes: &Changes) -> Result<(), DatapathError> {
+        let bank = self.in_force()?.ok_or(DatapathError::NoPolicyYet)?;
+        for (key, verdict) in &changes.ports.put {
+            self.ports.put(bank.port(*key), bank.verdict(*verdict))?;
+        }
+        for (key, column) in &changes.peers.put {
+            self.columns.put(bank.row(*key), bank.column(*column))?;
+        }
+        for (identity, entry) in &changes.identities.put {
+            self.identities.put(bank.identity(*identity), bank.subject_to(entry))?;
+        }
+        for (key, identity) in &changes.outside.put {
+            self.outside.put(bank.outside(key), bank.identity(*identity))?;
+        }
+        for (address, identity) in &changes.endpoints.put {
+            self.ends.put(bank.end(*address), bank.identity(*identity))?;
+        }
+        self.remove(bank, changes)
+    }
+
+    /// The compiler's number of the rule that a packet's verdict named, where its tables are still
+    /// in force.
+    pub(crate) fn rule(&self, number: u32) -> Result<Option<u32>, DatapathError> {
+        Ok(self.in_force()?.and_then(|bank| encode::rule(bank, number)))
+    }
+
+    fn remove(&mut self, bank: Bank, changes: &Changes) -> Result<(), DatapathError> {
+        for address in &changes.endpoints.removed {
+            self.ends.remove(bank.end(*address))?;
+        }
+        for key in &changes.outside.removed {
+            self.outside.remove(bank.outside(key))?;
+        }
+        for identity in &changes.identities.removed {
+            self.identities.remove(bank.identity(*identity))?;
+        }
+        for key in &changes.peers.removed {
+            self.columns.remove(bank.row(*key))?;
+        }
+        for key in &changes.ports.removed {
+            self.ports.remove(bank.port(*key))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bank: Bank, tables: &Tables) -> Result<(), DatapathError> {
+        for (key, verdict) in tables.ports.iter() {
+            self.ports.put(bank.port(*key), bank.verdict(*verdict))?;
+        }
+        for (key, column) in tables.peers.iter() {
+            self.columns.put(bank.row(*key), bank.column(*column))?;
+        }
+        for (identity, entry) in tables.identities.iter() {
+            self.identities.put(bank.identity(*identity), bank.subject_to(entry))?;
+        }
+        for (key, identity) in tables.outside.iter() {
+            self.outside.put(bank.outside(key), bank.identity(*identity))?;
+        }
+        for (address, identity) in tables.endpoints.iter() {
+            self.ends.put(bank.end(*address), bank.identity(*identity))?;
+        }
+        Ok(())
+    }
+
+    fn in_force(&self) -> Result<Option<Bank>, DatapathError> {
+        let number = self.bank.get(&0, 0).attempt(|| "read the map policy_bank".into())?;
+        debug_assert!(number == NO_BANK || Bank::from_number(number).is_some());
+        Ok(Bank::from_number(number))
+    }
+
+    /// Removes what a bank holds, what points first.
+    fn sweep(&mut self, bank: Bank) -> Result<(), DatapathError> {
+        self.ends.remove_where(|key| key.bank == bank.number())?;
+        self.outside.remove_where(|key| wrote_prefix(bank, key.tenant))?;
+        self.identities.remove_where(|identity| bank.wrote(*identity))?;
+        self.columns.remove_where(|key| bank.wrote(key.set))?;
+        self.ports.remove_where(|key| wrote_prefix(bank, key.column))
+    }
+}
+
+impl<K: Pod, V: Pod> Table<K, V> {
+    fn remove_where(&mut self, unwanted: impl Fn(&K) -> bool) -> Result<(), DatapathError> {
+        let entries = self.entries()?.into_iter().map(|(key, _)| key);
+        entries.filter(unwanted).try_for_each(|key| self.remove(key))
+    }
+}
+
+impl<K: Pod, V: Pod> Trie<K, V> {
+    fn open(dir: &Path, name: &'static str) -> Result<Self, DatapathError> {
+        let map =
+            LpmTrie::try_from(pinned(dir, name)?).attempt(|| format!("use the map {name}"))?;
+        Ok(Trie { name, map })
+    }
+
+    fn put(&mut self, (bits, key): Prefix<K>, value: V) -> Result<(), DatapathError> {
+        match self.map.insert(&Key::new(bits, Raw(key)), Raw(value), 0) {
+            Err(MapError::SyscallError(error)) if is_full(&error.io_error) => {
+                Err(DatapathError::MapFull(self.name))
+            }
+            done => done.attempt(|| format!("write the map {}", self.name)),
+        }
+    }
+
+    fn remove(&mut self, (bits, key): Prefix<K>) -> Result<(), DatapathError> {
+        match self.map.remove(&Key::new(bits, Raw(key))) {
+            done if is_missing(&done) => Ok(()),
+            done => done.attempt(|| format!("remove from the map {}", self.name)),
+        }
+    }
+
+    fn remove_where(&mut self, unwanted: impl Fn(&K) -> bool) -> Result<(), DatapathError> {
+        let keys: Result<Vec<_>, _> = self.map.keys().filter(|key| !is_missing(key)).collect();
+        let keys = keys.attempt(|| format!("read the map {}", self.name))?;
+        let unwanted = keys.into_iter().filter(|key| unwanted(&key.data().0));
+        let unwanted: Vec<_> = unwanted.map(|key| (key.prefix_len(), key.data().0)).collect();
+        unwanted.into_iter().try_for_each(|key| self.remove(key))
+    }
+}

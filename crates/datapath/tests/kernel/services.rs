@@ -1,0 +1,205 @@
+//! Services: a pod speaks to an address that nobody has, and one of those behind it answers. Each
+//! case in two networks with the same addresses at the same time.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
+
+use atoll_datapath::DropReason;
+use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_types::{NetAddr, NetworkId, Protocol};
+
+use crate::fabric::{Fabric, Pod, network};
+use crate::talk::{LIMIT, Voice, connect, listen, udp};
+
+pub(crate) const PORT: u16 = 80;
+pub(crate) const TARGET: u16 = 8080;
+
+/// The service's address of the family that `of` has.
+pub(crate) fn vip(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => [198, 18, 0, 1].into(),
+        IpAddr::V6(_) => [0xfd18, 0, 0, 0, 0, 0, 0, 1].into(),
+    }
+}
+
+pub(crate) fn front(of: IpAddr) -> SocketAddr {
+    SocketAddr::new(vip(of), PORT)
+}
+
+pub(crate) fn key(network: NetworkId, ip: IpAddr, protocol: Protocol) -> ServiceKey {
+    ServiceKey { network, ip, protocol, port: PORT.try_into().unwrap() }
+}
+
+impl Fabric {
+    /// Puts exactly these pods behind the service of their network, in both families and for every
+    /// protocol, on all nodes.
+    pub(crate) fn serve(&self, network: NetworkId, pods: &[&Pod], affinity: Option<Duration>) {
+        for node in &self.nodes {
+            let mut plan = node.plan.lock().unwrap();
+            for (v4, protocol) in Protocol::ALL.into_iter().flat_map(|it| [(true, it), (false, it)])
+            {
+                let addrs = pods.iter().flat_map(|pod| pod.addrs());
+                let addrs = addrs.filter(|addr| addr.ip.is_ipv4() == v4);
+                let backend = |addr: NetAddr| Backend { addr, port: TARGET.try_into().unwrap() };
+                let any = if v4 { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+                let backends: BTreeSet<_> = addrs.map(backend).collect();
+                plan.services
+                    .insert(key(network, vip(any), protocol), Service { backends, affinity });
+            }
+        }
+        self.converge();
+    }
+}
+
+/// A client, and pods behind the service: one on the client's node, one on another.
+pub(crate) struct Tenant {
+    pub(crate) client: Pod,
+    pub(crate) near: Pod,
+    pub(crate) far: Pod,
+}
+
+impl Tenant {
+    fn new(fabric: &Fabric, number: u32) -> Tenant {
+        let pod = |place, ip| fabric.planned_pod(place, network(number), ip);
+        let last = fabric.nodes.len() - 1;
+        Tenant { client: pod(0, "10.0.0.1"), near: pod(0, "10.0.0.2"), far: pod(last, "10.0.0.3") }
+    }
+
+    pub(crate) fn network(&self) -> NetworkId {
+        self.client.network
+    }
+
+    pub(crate) fn backends(&self) -> [&Pod; 2] {
+        [&self.near, &self.far]
+    }
+}
+
+/// Two tenants alike in every address.
+pub(crate) fn two_tenants(fabric: &Fabric) -> [Tenant; 2] {
+    let tenants = [100, 200].map(|number| Tenant::new(fabric, number));
+    fabric.converge();
+    tenants
+}
+
+/// Both families of a pod.
+pub(crate) fn voices(pod: &Pod) -> [Voice<'_>; 2] {
+    [pod.v4(), pod.v6()]
+}
+
+fn server_of(client: Voice, server: &Pod) -> SocketAddr {
+    let ip = if client.ip.is_ipv4() { server.ip.into() } else { server.ipv6.into() };
+    SocketAddr::new(ip, TARGET)
+}
+
+pub(crate) fn voice<'a>(client: Voice, server: &'a Pod) -> Voice<'a> {
+    Voice { pod: server, ip: server_of(client, server).ip() }
+}
+
+/// Sends bytes to and fro through the service over TCP; gives the client that the server saw.
+pub(crate) fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
+    let mut ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
+    assert_eq!(ours.peer_addr().unwrap(), front(client.ip));
+    let (mut theirs, peer) = listener.accept().unwrap();
+    let sent: Vec<u8> = (0..bytes).map(|n| (n * 31 % 251) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut heard = vec![0; bytes];
+            theirs.read_exact(&mut heard).unwrap();
+            theirs.write_all(&heard).unwrap();
+        });
+        let mut writer = ours.try_clone().unwrap();
+        let sent = &sent;
+        scope.spawn(move || writer.write_all(sent).unwrap());
+        let mut heard = vec![0; bytes];
+        ours.read_exact(&mut heard).unwrap();
+        assert!(heard == *sent, "what came back is not what was sent");
+    });
+    assert_eq!(peer, ours.local_addr().unwrap(), "the client's own address and port");
+    peer
+}
+
+/// One question to the service over UDP and its answer.
+pub(crate) fn ask(asker: &UdpSocket, answerer: &UdpSocket, size: usize) {
+    let question: Vec<u8> = (0..size).map(|n| (n * 7 % 251) as u8).collect();
+    let ip = asker.local_addr().unwrap().ip();
+    asker.send_to(&question, front(ip)).unwrap();
+    let mut buffer = vec![0; size + 1];
+    let (length, peer) = answerer.recv_from(&mut buffer).unwrap();
+    assert!(buffer[..length] == question);
+    assert_eq!(peer, asker.local_addr().unwrap());
+    answerer.send_to(&question, peer).unwrap();
+    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    assert!(buffer[..length] == question);
+    assert_eq!(from, front(ip), "the answer comes from where it was asked");
+}
+
+#[test]
+fn a_service_leads_to_pods_here_and_elsewhere_which_see_their_client() {
+    let fabric = Fabric::of(2);
+    let tenants = two_tenants(&fabric);
+    for place in [0, 1] {
+        for tenant in &tenants {
+            fabric.serve(tenant.network(), &[tenant.backends()[place]], None);
+        }
+        for family in [0, 1] {
+            let speak = |tenant: &Tenant| {
+                let client = voices(&tenant.client)[family];
+                let server = voice(client, tenant.backends()[place]);
+                converse_tcp(client, &listen(server, TARGET), 300_000);
+                let (asker, answerer) = (udp(client, 5000), udp(server, TARGET));
+                ask(&asker, &answerer, 100);
+                ask(&asker, &answerer, 100);
+            };
+            std::thread::scope(|scope| {
+                for tenant in &tenants {
+                    scope.spawn(|| speak(tenant));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn nobody_behind_a_service_refuses_at_once() {
+    let fabric = Fabric::of(1);
+    let tenants = two_tenants(&fabric);
+    for tenant in &tenants {
+        fabric.serve(tenant.network(), &[], None);
+    }
+    for offloads in ["on", "off"] {
+        for tenant in &tenants {
+            let namespace = &tenant.client.namespace;
+            namespace.command("ethtool", &["-K", "eth0", "tx", offloads]);
+            voices(&tenant.client).into_iter().for_each(assert_refused);
+        }
+    }
+    let dropped = fabric.nodes[0].dropped(Some(network(100)), DropReason::NoBackend);
+    assert_eq!(dropped, 8, "each refusal is counted");
+}
+
+fn assert_refused(client: Voice) {
+    let begun = Instant::now();
+    let error = connect(client, 0, front(client.ip), LIMIT).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    let asker = udp(client, 0);
+    asker.connect(front(client.ip)).unwrap();
+    asker.send(b"hello?").unwrap();
+    let error = asker.recv(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    assert!(begun.elapsed() < LIMIT, "and not because time ran out");
+}
+
+#[test]
+fn a_service_is_nobodys_in_other_networks_and_at_other_ports() {
+    let fabric = Fabric::of(1);
+    let [acme, globex] = two_tenants(&fabric);
+    fabric.serve(acme.network(), &[&acme.near], None);
+    let _listening = listen(acme.near.v4(), TARGET);
+    connect(acme.client.v4(), 0, front(acme.client.v4().ip), LIMIT).unwrap();
+    let brief = crate::talk::BRIEF;
+    connect(globex.client.v4(), 0, front(globex.client.v4().ip), brief).unwrap_err();
+    let other = SocketAddr::new(vip(acme.client.v4().ip), PORT + 1);
+    connect(acme.client.v4(), 0, other, brief).unwrap_err();
+}

@@ -1,0 +1,207 @@
+//! A Service object as clients of it see it, parsed once: addresses, ports, and how it chooses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use atoll_api::marks::VIP;
+use atoll_types::Protocol;
+use k8s_openapi::api::core::v1 as k8s;
+
+use super::fronts::Rank;
+
+/// How long a client is led to the same backend where the service does not say.
+const USUAL_AFFINITY: i32 = 10_800;
+
+/// A service that has addresses of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceFront {
+    /// Its UID, for those who speak about it.
+    pub uid: String,
+    /// Its addresses, and what each rests on.
+    pub addresses: BTreeMap<IpAddr, Rank>,
+    /// Its ports.
+    pub ports: Vec<FrontPort>,
+    /// How long a client that comes back is led to the same backend.
+    pub affinity: Option<Duration>,
+    /// Whether only backends on the client's own node take connections.
+    pub local_only: bool,
+}
+
+/// A port of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontPort {
+    /// Its name, by which slices say where it leads; empty where it is the only one.
+    pub name: String,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The number.
+    pub port: NonZeroU16,
+}
+
+/// A service that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// An address is none.
+    #[error("{text:?} in the service's {field} is no IP address; correct it")]
+    Address {
+        /// The field or annotation.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// A port is none.
+    #[error("the service's port {0} cannot be served; it must be from 1 to 65535")]
+    Port(i32),
+    /// A protocol is not known.
+    #[error("the service's protocol {0:?} is not known; it must be TCP, UDP or SCTP")]
+    Protocol(String),
+    /// The timeout of the affinity is none.
+    #[error(
+        "the service's sessionAffinityConfig.clientIP.timeoutSeconds is {0}; it must be more than 0"
+    )]
+    Affinity(i32),
+}
+
+impl ServiceFront {
+    /// Reads a service. One without addresses of its own (headless, or a name outside) has none.
+    pub fn read(service: &k8s::Service) -> Result<ServiceFront, ServiceError> {
+        let Some(spec) = &service.spec else { return Ok(ServiceFront::default()) };
+        let headless = spec.cluster_ip.as_deref() == Some("None");
+        if headless || spec.type_.as_deref() == Some("ExternalName") {
+            return Ok(ServiceFront::default());
+        }
+        Ok(ServiceFront {
+            uid: service.metadata.uid.clone().unwrap_or_default(),
+            addresses: addresses(service, spec)?,
+            ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
+            affinity: affinity(spec)?,
+            local_only: spec.internal_traffic_policy.as_deref() == Some("Local"),
+        })
+    }
+}
+
+/// The network's own addresses and the cluster's serve alike; external ones give way to both.
+fn addresses(
+    service: &k8s::Service,
+    spec: &k8s::ServiceSpec,
+) -> Result<BTreeMap<IpAddr, Rank>, ServiceError> {
+    let vips = service.metadata.annotations.as_ref().and_then(|all| all.get(VIP));
+    let vips = vips.into_iter().flat_map(|list| list.split(',')).map(str::trim);
+    let vips = vips.filter(|text| !text.is_empty()).map(|text| (VIP, text, Rank::Vip));
+    let cluster = spec.cluster_ips.iter().flatten().filter(|text| !text.is_empty());
+    let cluster = cluster.map(|text| ("clusterIPs", text.as_str(), Rank::Cluster));
+    let external = spec.external_ips.iter().flatten();
+    let external = external.map(|text| ("externalIPs", text.as_str(), Rank::External));
+    let mut addresses = BTreeMap::new();
+    for (field, text, rank) in external.chain(vips).chain(cluster) {
+        let ip: IpAddr =
+            text.parse().map_err(|_| ServiceError::Address { field, text: text.to_owned() })?;
+        addresses.insert(ip.to_canonical(), rank);
+    }
+    Ok(addresses)
+}
+
+fn port(port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
+    let protocol = Protocol::parse(port.protocol.as_deref());
+    let number = u16::try_from(port.port).ok().and_then(NonZeroU16::new);
+    Ok(FrontPort {
+        name: port.name.clone().unwrap_or_default(),
+        protocol: protocol
+            .ok_or_else(|| ServiceError::Protocol(port.protocol.clone().unwrap_or_default()))?,
+        port: number.ok_or(ServiceError::Port(port.port))?,
+    })
+}
+
+fn affinity(spec: &k8s::ServiceSpec) -> Result<Option<Duration>, ServiceError> {
+    if spec.session_affinity.as_deref() != Some("ClientIP") {
+        return Ok(None);
+    }
+    let config = spec.session_affinity_config.as_ref();
+    let client = config.and_then(|config| config.client_ip.as_ref());
+    let seconds = client.and_then(|client| client.timeout_seconds).unwrap_or(USUAL_AFFINITY);
+    match u64::try_from(seconds) {
+        Ok(positive) if positive > 0 => Ok(Some(Duration::from_secs(positive))),
+        _ => Err(ServiceError::Affinity(seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(spec: &Value, annotations: &Value) -> Result<ServiceFront, ServiceError> {
+        let object = json!({"metadata": {"annotations": annotations}, "spec": spec});
+        ServiceFront::read(&serde_json::from_value(object).unwrap())
+    }
+
+    fn web(more: &Value) -> Result<ServiceFront, ServiceError> {
+        let mut spec =
+            json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}]});
+        let more = more.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(more);
+        read(&spec, &json!({}))
+    }
+
+    #[test]
+    fn a_service_has_the_clusters_addresses_its_networks_and_external_ones() {
+        let spec = json!({
+            "clusterIPs": ["10.96.0.9", "fd00::9"],
+            "externalIPs": ["203.0.113.9", "10.96.0.9"],
+            "ports": [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}],
+        });
+        let front = read(&spec, &json!({"atoll.dev/vip": "198.18.0.9, fd01::9"})).unwrap();
+        let rank = |text: &str| front.addresses.get(&text.parse::<IpAddr>().unwrap()).copied();
+        assert_eq!(rank("10.96.0.9"), Some(Rank::Cluster), "it stands in externalIPs, too");
+        assert_eq!(rank("fd00::9"), Some(Rank::Cluster));
+        assert_eq!(rank("198.18.0.9"), Some(Rank::Vip));
+        assert_eq!(rank("fd01::9"), Some(Rank::Vip));
+        assert_eq!(rank("203.0.113.9"), Some(Rank::External));
+        let ports: Vec<_> =
+            front.ports.iter().map(|it| (it.name.as_str(), it.protocol, it.port.get())).collect();
+        assert_eq!(ports, [("http", Protocol::Tcp, 80), ("dns", Protocol::Udp, 53)]);
+    }
+
+    #[test]
+    fn a_headless_service_and_a_name_outside_have_no_address() {
+        for spec in [
+            json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": [{"port": 80}]}),
+            json!({"type": "ExternalName", "externalName": "example.org"}),
+        ] {
+            assert_eq!(read(&spec, &json!({})), Ok(ServiceFront::default()), "{spec}");
+        }
+    }
+
+    #[test]
+    fn affinity_lasts_three_hours_unless_it_is_told_otherwise() {
+        assert_eq!(web(&json!({})).unwrap().affinity, None);
+        let usual = web(&json!({"sessionAffinity": "ClientIP"})).unwrap();
+        assert_eq!(usual.affinity, Some(Duration::from_secs(3 * 3600)));
+        let config = json!({"clientIP": {"timeoutSeconds": 10}});
+        let short = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config});
+        assert_eq!(web(&short).unwrap().affinity, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_named_with_its_field() {
+        let said = |more: &Value| web(more).unwrap_err().to_string();
+        assert_eq!(
+            said(&json!({"externalIPs": ["nowhere"]})),
+            "\"nowhere\" in the service's externalIPs is no IP address; correct it"
+        );
+        assert_eq!(
+            said(&json!({"ports": [{"port": 0}]})),
+            "the service's port 0 cannot be served; it must be from 1 to 65535"
+        );
+        assert_eq!(
+            said(&json!({"ports": [{"port": 80, "protocol": "ICMP"}]})),
+            "the service's protocol \"ICMP\" is not known; it must be TCP, UDP or SCTP"
+        );
+        let config = json!({"clientIP": {"timeoutSeconds": 0}});
+        let zero = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config});
+        assert!(said(&zero).contains("timeoutSeconds is 0"));
+    }
+}

@@ -1,0 +1,20 @@
+//! The services of the networks on a node: from Services, EndpointSlices and ports to who takes
+//! the connections of each address and port.
+//!
+//! The rules: a service leads only to pods of its own network, by the addresses they have in it;
+//! an address that a pod has is no service's; and a change costs what it touches.
+
+mod book;
+mod choice;
+mod front;
+mod fronts;
+mod grievances;
+mod homes;
+mod network;
+mod slice;
+
+pub use book::{ServiceBook, ServiceName};
+pub use front::{ServiceError, ServiceFront};
+pub use fronts::{Rank, ServiceComplaint};
+pub use network::ResolverFront;
+pub use slice::EndpointGroup;

@@ -1,0 +1,267 @@
+//! The services of one network: what was seen of them, and what one of them claims.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_types::{NetAddr, NetworkId};
+
+use super::choice::{Candidate, Vantage, choose};
+use super::front::{FrontPort, ServiceFront};
+use super::fronts::{Claim, Rank, ServiceComplaint};
+use super::homes::{Homes, ObjectKey};
+use super::slice::{EndpointGroup, Who};
+
+/// What follows from one service and those behind it.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) claims: BTreeMap<ServiceKey, Claim>,
+    pub(super) complaints: BTreeSet<ServiceComplaint>,
+    /// Whoever it hangs on.
+    pub(super) asked: BTreeSet<Who>,
+}
+
+/// The service that answers at the resolvers of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolverFront {
+    /// The service, by namespace and name.
+    pub service: ObjectKey,
+    /// The resolvers' addresses, which it has beside its own.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Whether somebody else answers there while it has no backend.
+    pub falls_back: bool,
+}
+
+/// A network, and what was seen of it.
+#[derive(Debug)]
+pub(super) struct Network {
+    pub(super) id: NetworkId,
+    pub(super) homes: Homes,
+    pub(super) resolver: Option<ResolverFront>,
+    services: BTreeMap<ObjectKey, ServiceFront>,
+    groups: BTreeMap<ObjectKey, BTreeMap<String, EndpointGroup>>,
+    /// The service of each slice.
+    served: BTreeMap<ObjectKey, ObjectKey>,
+    /// The services that hang on somebody.
+    askers: BTreeMap<Who, BTreeSet<ObjectKey>>,
+    /// What each service claims and hangs on.
+    pub(super) known: BTreeMap<ObjectKey, (BTreeSet<ServiceKey>, BTreeSet<Who>)>,
+}
+
+impl Network {
+    pub(super) fn new(id: NetworkId) -> Self {
+        Network {
+            id,
+            homes: Homes::default(),
+            resolver: None,
+            services: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            served: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn services(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.services.keys()
+    }
+
+    pub(super) fn front(&self, key: &ObjectKey) -> Option<&ServiceFront> {
+        self.services.get(key)
+    }
+
+    pub(super) fn slices(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.served.keys()
+    }
+
+    /// Takes a service in; says whether it is another than before.
+    pub(super) fn put_service(&mut self, key: &ObjectKey, front: Option<ServiceFront>) -> bool {
+        if self.services.get(key) == front.as_ref() {
+            return false;
+        }
+        match front {
+            Some(front) => drop(self.services.insert(key.clone(), front)),
+            None => drop(self.services.remove(key)),
+        }
+        true
+    }
+
+    /// Takes a slice in; says which services it concerns.
+    pub(super) fn put_slice(
+        &mut self,
+        key: &ObjectKey,
+        group: Option<EndpointGroup>,
+    ) -> BTreeSet<ObjectKey> {
+        let mut touched = BTreeSet::new();
+        if let Some(former) = self.served.remove(key) {
+            self.lose_slice(&former, &key.1);
+            touched.insert(former);
+        }
+        if let Some(group) = group {
+            let service = (key.0.clone(), group.service.clone());
+            self.groups.entry(service.clone()).or_default().insert(key.1.clone(), group);
+            self.served.insert(key.clone(), service.clone());
+            touched.insert(service);
+        }
+        touched
+    }
+
+    fn lose_slice(&mut self, service: &ObjectKey, slice: &str) {
+        let Some(groups) = self.groups.get_mut(service) else { return };
+        groups.remove(slice);
+        if groups.is_empty() {
+            self.groups.remove(service);
+        }
+    }
+
+    /// The services that hang on any of these.
+    pub(super) fn hanging_on(&self, whom: &BTreeSet<Who>) -> BTreeSet<ObjectKey> {
+        whom.iter().filter_map(|who| self.askers.get(who)).flatten().cloned().collect()
+    }
+
+    /// Remembers what a service claims and hangs on; gives what it claimed before.
+    pub(super) fn remember(&mut self, key: &ObjectKey, outcome: &Outcome) -> BTreeSet<ServiceKey> {
+        let claims: BTreeSet<_> = outcome.claims.keys().copied().collect();
+        let now = (claims, outcome.asked.clone());
+        let (claimed, asked) = match now.0.is_empty() && now.1.is_empty() {
+            true => self.known.remove(key),
+            false => self.known.insert(key.clone(), now),
+        }
+        .unwrap_or_default();
+        for who in asked.difference(&outcome.asked) {
+            self.stop_asking(who, key);
+        }
+        for who in outcome.asked.difference(&asked) {
+            self.askers.entry(who.clone()).or_default().insert(key.clone());
+        }
+        claimed
+    }
+
+    fn stop_asking(&mut self, who: &Who, key: &ObjectKey) {
+        let Some(services) = self.askers.get_mut(who) else { return };
+        services.remove(key);
+        if services.is_empty() {
+            self.askers.remove(who);
+        }
+    }
+
+    /// What a service claims and hangs on.
+    pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage) -> Outcome {
+        let Some(front) = self.services.get(key) else { return Outcome::default() };
+        let front = &*self.with_resolvers(key, front);
+        let mut outcome = Outcome::default();
+        self.hear_members(key, front, &mut outcome);
+        for v4 in [true, false] {
+            let addresses = self.free_addresses(front, v4, &mut outcome);
+            if addresses.is_empty() {
+                continue;
+            }
+            for port in &front.ports {
+                let service = self.service(key, front, port, v4, vantage);
+                let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
+                for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
+                    let key = self.key(*ip, port);
+                    outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
+                }
+            }
+        }
+        outcome
+    }
+
+    /// The service with the addresses of the network's resolvers, where it answers there.
+    fn with_resolvers<'f>(
+        &self,
+        key: &ObjectKey,
+        front: &'f ServiceFront,
+    ) -> Cow<'f, ServiceFront> {
+        let Some(resolver) = self.resolver.as_ref().filter(|it| it.service == *key) else {
+            return Cow::Borrowed(front);
+        };
+        let mut front = front.clone();
+        front.addresses.extend(resolver.addresses.iter().map(|ip| (*ip, Rank::Cluster)));
+        Cow::Owned(front)
+    }
+
+    /// Whether a service leaves one of its addresses to somebody else, as it has no backend.
+    fn gives_way(&self, key: &ObjectKey, ip: &IpAddr, service: &Service) -> bool {
+        let resolver = self.resolver.as_ref().filter(|it| it.service == *key && it.falls_back);
+        resolver.is_some_and(|it| it.addresses.contains(ip)) && service.backends.is_empty()
+    }
+
+    fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
+        ServiceKey { network: self.id, ip, protocol: port.protocol, port: port.port }
+    }
+
+    /// A headless service hangs on nobody here.
+    fn hear_members(&self, key: &ObjectKey, front: &ServiceFront, outcome: &mut Outcome) {
+        if front.addresses.is_empty() {
+            return;
+        }
+        for group in self.groups_of(key) {
+            for member in &group.members {
+                outcome.asked.insert(member.who.clone());
+                let Who::Address(ip) = member.who else { continue };
+                if self.homes.find(&member.who, group.v4).is_empty() {
+                    outcome.complaints.insert(ServiceComplaint::ForeignEndpoint(ip));
+                }
+            }
+        }
+    }
+
+    /// The addresses of one family that are no pod's and can be a service's.
+    fn free_addresses(
+        &self,
+        front: &ServiceFront,
+        v4: bool,
+        outcome: &mut Outcome,
+    ) -> Vec<(IpAddr, Rank)> {
+        let mut free = vec![];
+        for (ip, rank) in front.addresses.iter().filter(|(ip, _)| ip.is_ipv4() == v4) {
+            outcome.asked.insert(Who::Address(*ip));
+            if self.homes.has_address(*ip) || !can_be_a_services(*ip) {
+                outcome.complaints.insert(ServiceComplaint::TakenAddress(*ip));
+            } else {
+                free.push((*ip, *rank));
+            }
+        }
+        free
+    }
+
+    fn groups_of(&self, key: &ObjectKey) -> impl Iterator<Item = &EndpointGroup> {
+        self.groups.get(key).into_iter().flat_map(BTreeMap::values)
+    }
+
+    fn service(
+        &self,
+        key: &ObjectKey,
+        front: &ServiceFront,
+        port: &FrontPort,
+        v4: bool,
+        vantage: &Vantage,
+    ) -> Service {
+        let mut candidates = vec![];
+        for group in self.groups_of(key).filter(|group| group.v4 == v4) {
+            let number = group.ports.get(&(port.name.clone(), port.protocol));
+            let Some(number) = number.copied() else { continue };
+            for member in &group.members {
+                for (ip, node) in self.homes.find(&member.who, v4) {
+                    let at = Backend { addr: NetAddr::new(self.id, ip), port: number };
+                    let is_here = node == Some(vantage.node.as_str());
+                    candidates.push(Candidate { member, is_here, at });
+                }
+            }
+        }
+        let backends = choose(&candidates, front.local_only, vantage);
+        Service { backends: backends.into_iter().collect(), affinity: front.affinity }
+    }
+}
+
+/// Not an address that means the node itself, everybody or nobody.
+fn can_be_a_services(ip: IpAddr) -> bool {
+    let link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] >= 240,
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || link_local)
+}

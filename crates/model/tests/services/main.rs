@@ -1,0 +1,8 @@
+//! Services of the networks on a node: who takes the connections of which address and port.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod leads_where;
+mod order;
+mod resolvers;
+mod stage;

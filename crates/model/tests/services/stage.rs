@@ -1,0 +1,139 @@
+//! A node with networks, pods, services and slices, in the words of their manifests.
+
+use std::collections::BTreeMap;
+
+use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront};
+use atoll_plan::{Service, ServiceKey};
+use atoll_types::{MacAddr, NetworkId, PodRef, Protocol};
+use serde_json::{Value, json};
+
+/// What is seen of the API, one object at a time.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    Port(&'static str, &'static str, Option<&'static str>, &'static str),
+    NoPort(&'static str, &'static str),
+    Service(&'static str, &'static str, Value),
+    NoService(&'static str, &'static str),
+    Slice(&'static str, &'static str, Value),
+    NoSlice(&'static str, &'static str),
+}
+
+pub(crate) fn id(number: u32) -> NetworkId {
+    number.try_into().unwrap()
+}
+
+/// A book for `node1` in zone `a`, with two tenants' networks of their own, and two that share a
+/// number.
+pub(crate) fn book() -> ServiceBook {
+    let mut book = ServiceBook::new("node1");
+    book.set_zone(Some("a".into()));
+    let networks =
+        [("acme.default", 1), ("globex.default", 2), ("acme.open", 3), ("globex.open", 3)];
+    let networks = networks.map(|(name, number)| (name.to_owned(), id(number)));
+    book.follow(&BTreeMap::from(networks));
+    book
+}
+
+pub(crate) fn number_of(network: &str) -> u32 {
+    match network {
+        "acme.default" => 1,
+        "globex.default" => 2,
+        _ => 3,
+    }
+}
+
+/// The port of pod `shop/<pod>` at these addresses, with commas between.
+pub(crate) fn port(network: &str, pod: &str, node: Option<&str>, ips: &str) -> PlacedPort {
+    let ips: Vec<std::net::IpAddr> = ips.split(',').map(|ip| ip.parse().unwrap()).collect();
+    PlacedPort {
+        network: id(number_of(network)),
+        network_name: network.into(),
+        mac: MacAddr::for_ip(ips[0]),
+        ips,
+        pod: PodRef::new("shop", pod),
+        pod_uid: format!("uid-of-{pod}"),
+        interface: "eth0".into(),
+        device: atoll_plan::Device::Veth,
+        node: node.map(Into::into),
+        others: [].into(),
+        routes: [].into(),
+    }
+}
+
+pub(crate) fn tell(book: &mut ServiceBook, news: &News) {
+    let key = |name: &str| ("shop".to_owned(), name.to_owned());
+    match news {
+        News::Port(network, pod, node, ips) => {
+            let port = port(network, pod, *node, ips);
+            book.put_port(network, &key(pod), Some(&port));
+        }
+        News::NoPort(network, pod) => book.put_port(network, &key(pod), None),
+        News::Service(network, name, spec) => {
+            let metadata = json!({"name": name, "annotations": spec["annotations"]});
+            let object = json!({"metadata": metadata, "spec": spec});
+            let front = ServiceFront::read(&serde_json::from_value(object).unwrap()).unwrap();
+            book.put_service(network, &key(name), Some(front));
+        }
+        News::NoService(network, name) => book.put_service(network, &key(name), None),
+        News::Slice(network, name, slice) => {
+            book.put_slice(network, &key(name), Some(group(slice)));
+        }
+        News::NoSlice(network, name) => book.put_slice(network, &key(name), None),
+    }
+}
+
+fn group(slice: &Value) -> EndpointGroup {
+    let mut object = slice.clone();
+    let labels = json!({"kubernetes.io/service-name": slice["service"]});
+    object["metadata"] = json!({"namespace": "shop", "labels": labels});
+    if slice["addressType"].is_null() {
+        object["addressType"] = json!("IPv4");
+    }
+    EndpointGroup::read(&serde_json::from_value(object).unwrap()).unwrap()
+}
+
+/// A service at 10.96.0.9 with one TCP port.
+pub(crate) fn web() -> Value {
+    json!({"clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}]})
+}
+
+/// A slice of `web` with these pods, all listening on 8080.
+pub(crate) fn pods(names: &[&str]) -> Value {
+    let endpoint = |name: &&str| json!({"addresses": ["10.0.0.99"], "targetRef": {"kind": "Pod", "name": name}});
+    let endpoints: Vec<_> = names.iter().map(endpoint).collect();
+    json!({"service": "web", "ports": [{"port": 8080}], "endpoints": endpoints})
+}
+
+/// A slice of `web` that somebody wrote by hand.
+pub(crate) fn by_hand(addresses: &[&str]) -> Value {
+    let endpoints: Vec<_> = addresses.iter().map(|ip| json!({"addresses": [ip]})).collect();
+    json!({"service": "web", "ports": [{"port": 8080}], "endpoints": endpoints})
+}
+
+pub(crate) fn key(network: u32, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
+    ServiceKey {
+        network: id(network),
+        ip: ip.parse().unwrap(),
+        protocol,
+        port: port.try_into().unwrap(),
+    }
+}
+
+pub(crate) fn tcp(network: u32, ip: &str, port: u16) -> ServiceKey {
+    key(network, ip, Protocol::Tcp, port)
+}
+
+/// Where a service leads, as text; none where the address is nobody's.
+pub(crate) fn leads(book: &ServiceBook, key: &ServiceKey) -> Option<Vec<String>> {
+    let text = |service: &Service| {
+        let backends = service.backends.iter();
+        backends.map(|backend| format!("{}:{}", backend.addr, backend.port)).collect()
+    };
+    book.served().get(key).map(text)
+}
+
+/// All that people have not been told yet.
+pub(crate) fn complaints(book: &mut ServiceBook) -> Vec<String> {
+    let untold = book.take_untold(|_| true).into_iter();
+    untold.map(|(who, complaint)| format!("{}: {complaint}", who.name)).collect()
+}

@@ -1,0 +1,53 @@
+//! The services of a node's networks: which address and port leads to whom.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use atoll_types::{NetAddr, NetworkId, Protocol};
+use serde::{Deserialize, Serialize};
+
+/// A port of a service's address inside a network. The same address in another network is another
+/// service's, or nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServiceKey {
+    /// The network whose pods are served.
+    pub network: NetworkId,
+    /// The service's address inside it.
+    pub ip: IpAddr,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port that clients name.
+    pub port: NonZeroU16,
+}
+
+/// Where a connection to a [`ServiceKey`] may go. Who is ready, near enough or all there is was
+/// decided when the plan was made: all of these take new connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Who takes connections. If nobody does, they are refused at once.
+    pub backends: BTreeSet<Backend>,
+    /// How long a client that comes back is led to the same backend, if it is at all.
+    pub affinity: Option<Duration>,
+}
+
+/// One that takes connections of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Backend {
+    /// Its address, and the network that the address is in.
+    pub addr: NetAddr,
+    /// The port that it listens on.
+    pub port: NonZeroU16,
+}
+
+impl fmt::Display for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServiceKey { network, ip, protocol, port } = self;
+        match ip {
+            IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}"),
+            IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}"),
+        }
+    }
+}
