@@ -6,13 +6,14 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use atoll_api::{Port, PortSpec, marks};
 use atoll_apiserver::{ApiConfig, ApiServer};
 use atoll_cni::wire::{AgentReply, AgentRequest, ask};
 use atoll_testkit::{BpfFileSystem, Namespace, Worker, eventually};
 use atoll_types::MacAddr;
-use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
+use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode, Pod as KubePod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -44,16 +45,18 @@ impl Drop for Node {
     }
 }
 
-/// A pod's namespace and its name.
+/// A pod's namespace, its name, and the UID that the API gave it.
 pub(crate) struct Pod {
     pub(crate) name: String,
+    uid: OnceLock<String>,
     pub(crate) kube_namespace: &'static str,
     pub(crate) namespace: Namespace,
 }
 
 impl Pod {
     pub(crate) fn new(kube_namespace: &'static str, name: impl Into<String>) -> Self {
-        Pod { name: name.into(), kube_namespace, namespace: Namespace::new() }
+        let (name, namespace) = (name.into(), Namespace::new());
+        Pod { name, uid: OnceLock::new(), kube_namespace, namespace }
     }
 
     /// Whether it has an interface `eth0`.
@@ -69,7 +72,9 @@ impl Pod {
     pub(crate) fn arguments(&self) -> String {
         format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_UID={}",
-            self.kube_namespace, self.name, self.name
+            self.kube_namespace,
+            self.name,
+            self.uid.get().unwrap_or(&self.name)
         )
     }
 }
@@ -124,12 +129,18 @@ impl Node {
         });
     }
 
-    /// Makes the port of a tenant's pod, whose address is the `number`th.
+    /// Makes a tenant's pod and its port, whose address is the `number`th.
     pub(crate) fn port(&self, pod: &Pod, number: u8) {
-        let port = port(&pod.name, number);
+        let pods = Api::<KubePod>::namespaced(self.client.clone(), pod.kube_namespace);
         let ports = Api::<Port>::namespaced(self.client.clone(), pod.kube_namespace);
-        let created = async { ports.create(&PostParams::default(), &port).await };
-        self.api.as_ref().unwrap().block_on(created).unwrap();
+        let document = json!({"metadata": {"name": pod.name}, "spec": {
+            "nodeName": "node1", "containers": [{"name": "main", "image": "none"}]}});
+        let document = serde_json::from_value(document).unwrap();
+        self.api.as_ref().unwrap().block_on(async {
+            let made = pods.create(&PostParams::default(), &document).await.unwrap();
+            let uid = pod.uid.get_or_init(|| made.metadata.uid.unwrap());
+            ports.create(&PostParams::default(), &port(&pod.name, uid, number)).await.unwrap();
+        });
     }
 
     /// The plugin's own configuration with more keys.
@@ -212,7 +223,7 @@ async fn fill(client: &Client) {
     nodes.patch_status("node1", &PatchParams::default(), &status).await.unwrap();
 }
 
-fn port(pod: &str, number: u8) -> Port {
+fn port(pod: &str, uid: &str, number: u8) -> Port {
     let ip = std::net::IpAddr::from([10, 0, 0, number]);
     let spec = PortSpec {
         network: "acme.default".into(),
@@ -221,7 +232,7 @@ fn port(pod: &str, number: u8) -> Port {
         ips: vec![ip.to_string()],
         mac: MacAddr::for_ip(ip).to_string(),
         pod: pod.into(),
-        pod_uid: pod.into(),
+        pod_uid: uid.into(),
         interface: "eth0".into(),
         node: Some("node1".into()),
         primary: true,
