@@ -1,5 +1,7 @@
 //! What a tenant's pod needs of its cluster: the API, and a kubelet that can tell whether it is well.
 
+use std::process::Output;
+
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::wait_until;
 use serde_json::{Value, json};
@@ -8,14 +10,38 @@ use crate::kubectl::{PATIENCE, has_condition};
 use crate::stage::Stage;
 use crate::tenants::TENANTS;
 
-/// The API knows a pod by its token and says what this pod may not do.
+/// The API by its name, with what every pod has in its files.
+const BY_NAME: &str = "apiVersion: v1
+kind: Config
+current-context: api
+contexts: [{name: api, context: {cluster: api, user: pod}}]
+clusters:
+  - name: api
+    cluster:
+      server: https://kubernetes.default
+      certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+users:
+  - name: pod
+    user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}
+";
+
+/// By its address and by its name, the API knows a pod by its token and says what this pod may not
+/// do.
 pub(crate) fn api_is_reached(stage: &Stage) -> Result<()> {
     for tenant in TENANTS {
-        let output = stage.kubectl.exec(tenant, "web", &["atoll", "who", "10.0.0.5"])?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let known = format!("system:serviceaccount:{tenant}:default");
-        ensure!(said.contains(&known), "the API answered {tenant}/web: {said}");
+        let who = ["atoll", "who", "10.0.0.5"];
+        knows(tenant, &stage.kubectl.exec(tenant, "web", &who)?)?;
+        let by_name = [&who[..], &["--kubeconfig", "/dev/stdin"]].concat();
+        let output = stage.kubectl.exec_fed((tenant, "web"), &by_name, BY_NAME)?;
+        knows(tenant, &output).context("by the name kubernetes.default")?;
     }
+    Ok(())
+}
+
+fn knows(tenant: &str, answer: &Output) -> Result<()> {
+    let said = String::from_utf8_lossy(&answer.stderr);
+    let known = format!("system:serviceaccount:{tenant}:default");
+    ensure!(said.contains(&known), "the API answered {tenant}/web: {said}");
     Ok(())
 }
 
