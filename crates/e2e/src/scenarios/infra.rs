@@ -63,6 +63,18 @@ fn get(port: u16) -> Value {
     json!({"httpGet": {"port": port, "path": "/healthz"}, "periodSeconds": 1})
 }
 
+const SIDECAR_PORT: u16 = 8090;
+
+/// Whom a hook calls: it answers before the container of the hook starts, which itself may not yet.
+fn sidecar() -> Value {
+    json!({
+        "name": "sidecar", "image": "atoll.dev/atoll:0.1.0", "restartPolicy": "Always",
+        "command": ["atoll", "toolbox", "serve", "--port", SIDECAR_PORT.to_string()],
+        "startupProbe": {"tcpSocket": {"port": SIDECAR_PORT}, "periodSeconds": 1,
+                         "failureThreshold": 60},
+    })
+}
+
 /// Acme's pod answers at the port that is probed, globex's at another: one is ready and lives, the
 /// other is not and is started again, until it answers there, too.
 pub(crate) fn probes_meet_their_own_pod(stage: &Stage) -> Result<()> {
@@ -70,9 +82,11 @@ pub(crate) fn probes_meet_their_own_pod(stage: &Stage) -> Result<()> {
     let startup = json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 60});
     let well = json!({"startupProbe": startup, "readinessProbe": get(8080),
                       "livenessProbe": get(8080),
-                      "lifecycle": {"postStart": {"httpGet": {"port": 8080}}}});
+                      "lifecycle": {"postStart": {"httpGet": {"port": SIDECAR_PORT}}}});
     let ill = json!({"startupProbe": startup, "readinessProbe": get(8081)});
-    apply(stage, &probed_pod("acme", &node, well))?;
+    let mut with_hook = probed_pod("acme", &node, well);
+    with_hook["spec"]["initContainers"] = json!([sidecar()]);
+    apply(stage, &with_hook)?;
     apply(stage, &probed_pod("globex", &node, ill))?;
     let pod = |tenant| ["pod", "probed", "--namespace", tenant];
     stage
