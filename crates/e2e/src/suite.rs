@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, infra, leaving, life, names, nodes, plain, power, reach, users, workloads,
+    agents, infra, leaving, life, names, nodes, plain, power, reach, services, users, workloads,
 };
 use crate::stage::Stage;
 
@@ -51,6 +51,16 @@ const PROMISES: &[Promise] = &[
         .smoke(),
     promise("what was dropped is counted by network and reason", reach::drops_are_counted),
     promise("a name is another in each tenant", names::each_tenant_has_its_own).smoke(),
+    promise(
+        "two tenants have one service address and name, and each meets its own pod there",
+        services::lead_to_ones_own,
+    )
+    .smoke(),
+    promise(
+        "a policy closes a pod of its own tenant, and not its twin",
+        services::one_policy_is_anothers_nothing,
+    )
+    .smoke(),
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),
@@ -71,6 +81,7 @@ const PROMISES: &[Promise] = &[
     promise("ordinary manifests run unchanged in a tenant's namespace", workloads::run_unchanged),
     promise("a StatefulSet's pod keeps its address", workloads::stateful_pods_keep_their_address),
     promise("pods with several interfaces meet in each network", workloads::several_interfaces),
+    promise("a virtual machine's pod gets its tap", workloads::tap_is_made),
     promise("controllers are killed and their successors go on", life::controllers_are_killed),
     promise("a runtime is started again under traffic", life::runtime_is_started_again)
         .on_own_nodes(),

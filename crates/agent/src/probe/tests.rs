@@ -182,6 +182,18 @@ async fn a_hook_takes_any_answer_and_one_that_gets_none_fails() {
 }
 
 #[tokio::test]
+async fn a_hook_of_a_pod_that_is_not_known_fails_and_one_that_becomes_known_is_made() {
+    let node = Node::with([]).await;
+    assert_eq!(node.ask("/probe/acme/x1/web/postStart").await, None, "the kubelet hears nothing");
+    let (port, asked) = http_server([127, 0, 1, 1], 0, 200).await;
+    let hook = Check { hook: true, ..check(get(port, "/hello")) };
+    let learned = async { node.know([pod("acme", "x1", &[("web/postStart", hook)])]) };
+    let (answer, ()) = tokio::join!(node.ask("/probe/acme/x1/web/postStart"), learned);
+    assert_eq!(answer, Some((200, "ok".into())));
+    assert!(asked.lock().unwrap().contains("/hello"));
+}
+
+#[tokio::test]
 async fn what_is_in_no_sheet_or_in_two_has_failed_with_the_reason() {
     let checks = [("web/readiness", check(How::Tcp { port: 80 }))];
     let mut twin = pod("acme", "x1", &checks);

@@ -1,6 +1,7 @@
 //! `atoll install`, `upgrade` and `uninstall`: what `deploy/` says, brought to a cluster, told step
 //! by step. All three are repeatable.
 
+mod made;
 mod manifests;
 mod progress;
 mod settings;

@@ -15,10 +15,10 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pro
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-use super::Installed;
 use super::manifests::{self, NAMESPACE, kind};
 use super::progress::{Patience, daemons, late_pods};
 use super::settings::Settings;
+use super::{Installed, made};
 use crate::cluster::ClusterArgs;
 use crate::target::{FIELD_MANAGER, Target, shown};
 
@@ -36,8 +36,8 @@ It can be run again after it was broken off.")]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Remove our objects and their definitions too: tenants, networks, subnets, ports, claims.
-    /// Namespaces and what is in them stay.
+    /// Remove our objects and their definitions too: tenants, networks, subnets, ports, claims,
+    /// and the roles of tenants. Namespaces and what is in them stay.
     #[arg(long)]
     purge: bool,
     /// Also while pods would lose their network; and also where no installation is found, to clean
@@ -86,7 +86,9 @@ async fn refuse_while_in_use(client: &Client) -> Result<()> {
 
 async fn pods_of_tenants(client: &Client) -> Result<Vec<String>> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let of_tenants = namespaces.list_metadata(&ListParams::default().labels(marks::TENANT)).await;
+    // DNS pods go with us, and serve nobody but the others.
+    let others = format!("{},!{}", marks::TENANT, marks::DNS_OF);
+    let of_tenants = namespaces.list_metadata(&ListParams::default().labels(&others)).await;
     let mut using = Vec::new();
     for namespace in of_tenants.context("cannot list the namespaces of tenants")? {
         using.extend(pods_in(Api::namespaced(client.clone(), &namespace.name_any())).await?);
@@ -132,7 +134,7 @@ impl Uninstall<'_> {
         let objects = manifests::installation(&Settings::default())?;
         if self.is_installed().await? || self.args.force {
             let image = self.image().await?;
-            self.delete_all(objects.iter().filter(|it| is_workload(it))).await?;
+            self.end_workloads(&objects).await?;
             self.clean_nodes(image.as_deref()).await?;
         } else {
             println!("there is no namespace {NAMESPACE}: nodes are taken to be clean");
@@ -146,6 +148,13 @@ impl Uninstall<'_> {
         self.delete_all(objects.iter().rev().filter(is_rest)).await?;
         println!("{}", if self.args.dry_run { "nothing was changed" } else { "Atoll is removed" });
         Ok(())
+    }
+
+    /// DNS pods end while nobody makes them again, and agents are there to take their network down.
+    async fn end_workloads(&self, objects: &[DynamicObject]) -> Result<()> {
+        self.delete_all(objects.iter().filter(|it| kind(it) == "Deployment")).await?;
+        self.delete_all(made::resolvers(&self.target.client).await?.iter()).await?;
+        self.delete_all(objects.iter().filter(|it| is_workload(it))).await
     }
 
     async fn is_installed(&self) -> Result<bool> {
@@ -248,7 +257,7 @@ impl Uninstall<'_> {
             let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
             self.let_go(&resource).await?;
         }
-        Ok(())
+        self.delete_all(made::rest(&self.target.client).await?.iter()).await
     }
 
     async fn let_go(&self, resource: &ApiResource) -> Result<()> {

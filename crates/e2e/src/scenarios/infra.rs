@@ -1,5 +1,7 @@
 //! What a tenant's pod needs of its cluster: the API, and a kubelet that can tell whether it is well.
 
+use std::process::Output;
+
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::wait_until;
 use serde_json::{Value, json};
@@ -8,14 +10,38 @@ use crate::kubectl::{PATIENCE, has_condition};
 use crate::stage::Stage;
 use crate::tenants::TENANTS;
 
-/// The API knows a pod by its token and says what this pod may not do.
+/// The API by its name, with what every pod has in its files.
+const BY_NAME: &str = "apiVersion: v1
+kind: Config
+current-context: api
+contexts: [{name: api, context: {cluster: api, user: pod}}]
+clusters:
+  - name: api
+    cluster:
+      server: https://kubernetes.default
+      certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
+users:
+  - name: pod
+    user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}
+";
+
+/// By its address and by its name, the API knows a pod by its token and says what this pod may not
+/// do.
 pub(crate) fn api_is_reached(stage: &Stage) -> Result<()> {
     for tenant in TENANTS {
-        let output = stage.kubectl.exec(tenant, "web", &["atoll", "who", "10.0.0.5"])?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let known = format!("system:serviceaccount:{tenant}:default");
-        ensure!(said.contains(&known), "the API answered {tenant}/web: {said}");
+        let who = ["atoll", "who", "10.0.0.5"];
+        knows(tenant, &stage.kubectl.exec(tenant, "web", &who)?)?;
+        let by_name = [&who[..], &["--kubeconfig", "/dev/stdin"]].concat();
+        let output = stage.kubectl.exec_fed((tenant, "web"), &by_name, BY_NAME)?;
+        knows(tenant, &output).context("by the name kubernetes.default")?;
     }
+    Ok(())
+}
+
+fn knows(tenant: &str, answer: &Output) -> Result<()> {
+    let said = String::from_utf8_lossy(&answer.stderr);
+    let known = format!("system:serviceaccount:{tenant}:default");
+    ensure!(said.contains(&known), "the API answered {tenant}/web: {said}");
     Ok(())
 }
 
@@ -37,6 +63,18 @@ fn get(port: u16) -> Value {
     json!({"httpGet": {"port": port, "path": "/healthz"}, "periodSeconds": 1})
 }
 
+const SIDECAR_PORT: u16 = 8090;
+
+/// Whom a hook calls: it answers before the container of the hook starts, which itself may not yet.
+fn sidecar() -> Value {
+    json!({
+        "name": "sidecar", "image": "atoll.dev/atoll:0.1.0", "restartPolicy": "Always",
+        "command": ["atoll", "toolbox", "serve", "--port", SIDECAR_PORT.to_string()],
+        "startupProbe": {"tcpSocket": {"port": SIDECAR_PORT}, "periodSeconds": 1,
+                         "failureThreshold": 60},
+    })
+}
+
 /// Acme's pod answers at the port that is probed, globex's at another: one is ready and lives, the
 /// other is not and is started again, until it answers there, too.
 pub(crate) fn probes_meet_their_own_pod(stage: &Stage) -> Result<()> {
@@ -44,9 +82,11 @@ pub(crate) fn probes_meet_their_own_pod(stage: &Stage) -> Result<()> {
     let startup = json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 60});
     let well = json!({"startupProbe": startup, "readinessProbe": get(8080),
                       "livenessProbe": get(8080),
-                      "lifecycle": {"postStart": {"httpGet": {"port": 8080}}}});
+                      "lifecycle": {"postStart": {"httpGet": {"port": SIDECAR_PORT}}}});
     let ill = json!({"startupProbe": startup, "readinessProbe": get(8081)});
-    apply(stage, &probed_pod("acme", &node, well))?;
+    let mut with_hook = probed_pod("acme", &node, well);
+    with_hook["spec"]["initContainers"] = json!([sidecar()]);
+    apply(stage, &with_hook)?;
     apply(stage, &probed_pod("globex", &node, ill))?;
     let pod = |tenant| ["pod", "probed", "--namespace", tenant];
     stage

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use atoll_realnodes::{Cluster, Node};
+use atoll_realnodes::{Cluster, Node, wait_until};
 
 use crate::install::{self, NAMESPACE};
-use crate::kubectl::items;
+use crate::kubectl::{PATIENCE, items};
 use crate::stage::Stage;
 
 /// What a node has of what a network plugin could touch: links, addresses, routes, and the files of
@@ -24,13 +24,27 @@ pub(crate) fn refused_while_tenants_have_pods(stage: &Stage) -> Result<()> {
     install::await_parts(stage)
 }
 
+/// The kinds of objects of the whole cluster that an installation has.
+const CLUSTER_KINDS: [&str; 7] = [
+    "namespaces",
+    "clusterroles",
+    "clusterrolebindings",
+    "crds",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
+
 /// Without `--purge`, a tenant stays in the API; with it, nothing does.
 pub(crate) fn nothing_stays(stage: &Stage) -> Result<()> {
     stage.kubectl.apply(TENANT)?;
+    wait_until("the tenant to have its role", PATIENCE, || {
+        Ok(stage.kubectl.run(&["get", "clusterrole", "atoll.tenant.left"]).is_ok())
+    })?;
     stage.atoll(&["uninstall"])?;
     ensure!(items(&stage.kubectl.get(&["tenants"])?).len() == 1, "the tenant went, too");
     stage.atoll(&["uninstall", "--purge"])?;
-    for kind in ["namespaces", "clusterroles", "clusterrolebindings", "crds"] {
+    for kind in CLUSTER_KINDS {
         let listed = stage.kubectl.run(&["get", kind, "-o", "name"])?;
         ensure!(!listed.contains("atoll"), "of {kind} there are still {listed}");
     }

@@ -9,5 +9,6 @@ pub(crate) mod nodes;
 pub(crate) mod plain;
 pub(crate) mod power;
 pub(crate) mod reach;
+pub(crate) mod services;
 pub(crate) mod users;
 pub(crate) mod workloads;

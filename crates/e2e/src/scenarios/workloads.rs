@@ -71,6 +71,26 @@ pub(crate) fn several_interfaces(stage: &Stage) -> Result<()> {
     )
 }
 
+/// A virtual machine's pod starts, which it does not before its tap is there.
+pub(crate) fn tap_is_made(stage: &Stage) -> Result<()> {
+    stage.kubectl.apply(MACHINE)?;
+    let machine = ["pod", "--namespace", TENANT, "machine"];
+    stage.kubectl.wait_for("machine to be Ready", &machine, |pod| has_condition(pod, "Ready"))?;
+    stage.kubectl.delete(MACHINE).map(drop)
+}
+
+const MACHINE: &str = r#"apiVersion: v1
+kind: Pod
+metadata:
+  name: machine
+  namespace: acme
+  annotations: {atoll.dev/nics: '[{"type": "tap"}]'}
+spec:
+  terminationGracePeriodSeconds: 2
+  containers:
+    - {name: machine, image: "atoll.dev/atoll:0.1.0", command: [atoll, toolbox, serve]}
+"#;
+
 /// The address in the second network, as the pod's annotation tells it.
 fn second_address(pod: &Value) -> Result<IpAddr> {
     let told = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
