@@ -217,12 +217,6 @@ static __always_inline void renew(struct work *work, const struct connection *kn
 	pose(work, by_sender);
 }
 
-static __always_inline bool is_settled(const struct connection *known, const struct work *work)
-{
-	return known->generation == work->generation && known->table == work->flow.table &&
-	       !(known->flags & CONNECTION_DENIED);
-}
-
 /* Only who asks sends requests, and only the other end replies. The id 0 is no port, so that both
  * ends of such an echo could be either. */
 static __always_inline bool is_against_its_way(const struct connection *known,

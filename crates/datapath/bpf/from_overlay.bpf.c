@@ -109,7 +109,7 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, work->flow.network, DROP_KERNEL_REFUSED);
 	eth = frame_start(skb, sizeof(*eth));
-	return eth ? deliver_here(skb, eth, from_high ? &known->low : &known->high) :
+	return eth ? deliver_here(skb, eth, &work->destination.place) :
 		     drop(skb, work->flow.network, DROP_MALFORMED);
 }
 

@@ -141,7 +141,6 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	struct interface *own = interface_of(skb->ifindex);
 	struct work *work = work_at_hand();
 	struct connection *known;
-	const struct place *to;
 
 	if (!own || !work)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
@@ -150,15 +149,14 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 		begin_work(work, &work->wire);
 		return GO_ON;
 	}
-	to = is_higher(&work->flow) ? &known->low : &known->high;
-	if (!fits(skb, to))
+	if (!fits(skb, &work->destination.place))
 		return refuse_too_big(skb, own);
 	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
 	if (!is_routine(known, &work->flow.transport))
 		keep_lead(work, known);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
-	return send_on(skb, own, to, &known->node);
+	return send_on(skb, own, &work->destination.place, &work->destination.node);
 }
 
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* ICMP between pods: echoes, which are connections, and errors, which speak of one.
  *
- * The rule: an error passes only from the one end of a live connection to the other. */
+ * The rule: an error passes only from the one end of a live connection to the other, and only while
+ * what was decided about the connection holds. An error is not asked about by itself: one that came
+ * after a change of the network must wait for the connection's own next packet. */
 #pragma once
 
 #include "work.h"
@@ -91,7 +93,7 @@ static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, 
 		return DROP_UNRELATED_ICMP;
 	name_connection(&work->key, quoted, is_higher(quoted));
 	known = connection_at(&work->key);
-	if (!known || known->opened < since || known->flags & CONNECTION_DENIED ||
+	if (!known || known->opened < since || !is_settled(known, work) ||
 	    is_over(known, work->key.protocol, work->now))
 		return DROP_UNRELATED_ICMP;
 	if (known->flags & CONNECTION_TRANSLATED && is_by_sender(known, is_higher(quoted)))

@@ -22,8 +22,17 @@ static __always_inline struct connection *lead_on(struct work *work, struct conn
 	return connection_at(&work->key);
 }
 
-/* The connection of the packet at hand with what must be written into the packet, or NULL where the
- * slow path must be taken. */
+/* Where the packet goes. It is taken from the entry before the entry is seen to be of this network, as
+ * in from_pod and for the same reason. */
+static __always_inline void take_destination(struct work *work, const struct connection *known)
+{
+	work->destination.place = is_higher(&work->flow) ? known->low : known->high;
+	work->destination.node = known->node;
+	barrier();
+}
+
+/* The connection of the packet at hand with what must be written into the packet and where it goes,
+ * or NULL where the slow path must be taken. */
 static __always_inline struct connection *through_service(struct work *work)
 {
 	struct connection *known;
@@ -33,8 +42,11 @@ static __always_inline struct connection *through_service(struct work *work)
 	known = connection_at(&work->key);
 	if (known && known->flags & CONNECTION_LEADS_ON)
 		known = lead_on(work, known);
-	network = known ? network_at(known->table) : NULL;
-	if (!known || !network || network->network != work->flow.network ||
+	if (!known)
+		return NULL;
+	take_destination(work, known);
+	network = network_at(known->table);
+	if (!network || network->network != work->flow.network ||
 	    known->flags & CONNECTION_LEADS_ON ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;

@@ -80,6 +80,13 @@ static __always_inline bool read_generation(struct work *work)
 	return true;
 }
 
+/* Whether what was decided about a connection holds for the packet at hand. */
+static __always_inline bool is_settled(const struct connection *known, const struct work *work)
+{
+	return known->generation == work->generation && known->table == work->flow.table &&
+	       !(known->flags & CONNECTION_DENIED);
+}
+
 /* The answer of a service comes from where its client had asked. */
 static __always_inline void answer_for_service(struct work *work, const struct connection *known)
 {

@@ -8,20 +8,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use atoll_abi::{Interface, MAX_CONNECTIONS, Network};
+use atoll_abi::{Interface, MAX_CONNECTIONS, MAX_INTERFACES, Network};
 use aya::maps::{Array, MapData};
 
 use crate::connections::Census;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Raw, pinned};
 
-/// With fewer networks than this, each has the share that it would have with so many.
+/// However few networks there are, none has more than one part in so many.
 const SHARERS: u32 = 16;
 
-/// How many connections each of so many networks may have. The shares of all fit together.
+/// How many connections each of so many networks may have. The shares of all fit into half of the
+/// table: when one more network makes them smaller, the others keep what they have until it is
+/// collected, and the newcomer must have room at once. Where no share can become smaller, they fit
+/// into the whole.
 fn share(networks: usize) -> u32 {
-    let sharers = u32::try_from(networks).unwrap_or(u32::MAX / 2).next_power_of_two();
-    MAX_CONNECTIONS / sharers.max(SHARERS)
+    let sharers = u32::try_from(networks).unwrap_or(u32::MAX / 4).next_power_of_two() * 2;
+    MAX_CONNECTIONS / sharers.clamp(SHARERS, MAX_INTERFACES.into())
 }
 
 /// All networks of a node.
@@ -105,6 +108,15 @@ mod tests {
             assert!(together <= u64::from(MAX_CONNECTIONS), "{networks}");
             assert!(share(networks) >= 64, "{networks}");
         }
-        assert_eq!((share(1), share(16), share(17)), (16_384, 16_384, 8192));
+        assert_eq!((share(1), share(8), share(9)), (16_384, 16_384, 8192));
+    }
+
+    #[test]
+    fn a_network_that_comes_has_its_share_while_all_others_still_fill_what_they_had() {
+        for networks in 1..usize::from(MAX_INTERFACES) {
+            let theirs = u64::from(share(networks)) * networks as u64;
+            let own = u64::from(share(networks + 1));
+            assert!(theirs + own <= u64::from(MAX_CONNECTIONS), "{networks}");
+        }
     }
 }

@@ -16,6 +16,7 @@ mod lifecycle;
 mod overlay;
 mod overlay_ipv6;
 mod policy;
+mod policy_evasion;
 mod policy_threats;
 mod port_scan;
 mod service_choice;

@@ -21,10 +21,10 @@ use crate::talk::{BRIEF, LIMIT, connect, converse, listen, ping, udp};
 const NETWORK: u32 = 100;
 
 /// A client on the first node and a server on the second, both known to policy.
-struct Scene {
-    fabric: Fabric,
-    client: Pod,
-    server: Pod,
+pub(crate) struct Scene {
+    pub(crate) fabric: Fabric,
+    pub(crate) client: Pod,
+    pub(crate) server: Pod,
     compiler: Mutex<Compiler>,
 }
 
@@ -48,16 +48,16 @@ fn policy(app: &str, mut spec: Value) -> Event {
     Event::Policy(read.policy.key.clone(), Some(Box::new(read)))
 }
 
-fn closed(direction: &str, app: &str) -> Event {
+pub(crate) fn closed(direction: &str, app: &str) -> Event {
     policy(app, json!({ "policyTypes": [direction] }))
 }
 
-fn without_policy() -> Event {
+pub(crate) fn without_policy() -> Event {
     Event::Policy(PolicyKey::namespaced(tenant(), "shop", "rule"), None)
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         let fabric = Fabric::of(2);
         let client = fabric.pod(0, network(NETWORK), "10.0.0.1");
         let server = fabric.pod(1, network(NETWORK), "10.0.0.2");
@@ -87,7 +87,7 @@ impl Scene {
     }
 
     /// Something happens, and both nodes get to know it.
-    fn happens(&self, event: Event) {
+    pub(crate) fn happens(&self, event: Event) {
         let changes = self.compiler.lock().unwrap().apply(event);
         for node in &self.fabric.nodes {
             let changes = changes.clone();
@@ -99,7 +99,7 @@ impl Scene {
         }
     }
 
-    fn dropped(&self, node: usize, reason: DropReason) -> u64 {
+    pub(crate) fn dropped(&self, node: usize, reason: DropReason) -> u64 {
         self.fabric.nodes[node].dropped(Some(network(NETWORK)), reason)
     }
 
@@ -116,7 +116,7 @@ impl Scene {
     }
 }
 
-fn passes(from: &mut TcpStream, to: &mut TcpStream) -> bool {
+pub(crate) fn passes(from: &mut TcpStream, to: &mut TcpStream) -> bool {
     from.write_all(b"word").unwrap();
     to.read_exact(&mut [0; 4]).is_ok()
 }
