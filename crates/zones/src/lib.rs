@@ -9,6 +9,7 @@ mod apex;
 mod endpoints;
 mod fact;
 mod name;
+mod packed;
 mod pointer;
 mod records;
 mod service;

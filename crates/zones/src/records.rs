@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use crate::packed::Packed;
+
 /// Types of records that a network's own names have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
@@ -32,8 +34,18 @@ pub enum Kind {
 impl Kind {
     /// The kind with this number, where a network's names can have it.
     pub fn of(number: u16) -> Option<Kind> {
-        use Kind::{A, Aaaa, Any, Cname, Ns, Ptr, Soa, Srv, Txt};
-        [A, Aaaa, Srv, Ptr, Txt, Cname, Soa, Ns, Any].into_iter().find(|it| *it as u16 == number)
+        match number {
+            1 => Some(Kind::A),
+            2 => Some(Kind::Ns),
+            5 => Some(Kind::Cname),
+            6 => Some(Kind::Soa),
+            12 => Some(Kind::Ptr),
+            16 => Some(Kind::Txt),
+            28 => Some(Kind::Aaaa),
+            33 => Some(Kind::Srv),
+            255 => Some(Kind::Any),
+            _ => None,
+        }
     }
 }
 
@@ -59,6 +71,8 @@ impl std::str::FromStr for Kind {
 const MOST: usize = 4095;
 const A_LEN: usize = 16;
 const AAAA_LEN: usize = 28;
+/// The bytes of three IPv4 addresses, or of one name of usual length.
+const HERE: usize = 54;
 const OWNER: [u8; 2] = [0xc0, 12];
 
 /// Records of one kind.
@@ -75,7 +89,7 @@ pub struct Records<'a> {
 /// All records of one name, in one piece of memory: IPv4 addresses, IPv6 addresses, the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rrsets {
-    bytes: Box<[u8]>,
+    bytes: Packed<HERE>,
     v4: u16,
     v6: u16,
     others: u16,
@@ -92,7 +106,7 @@ impl Rrsets {
         let others = &others[..others.len().min(MOST)];
         others.iter().for_each(|data| push(&mut bytes, other, ttl, data));
         Rrsets {
-            bytes: bytes.into(),
+            bytes: bytes.as_slice().into(),
             v4: v4.count() as u16,
             v6: v6.count() as u16,
             others: others.len() as u16,

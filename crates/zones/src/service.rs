@@ -16,6 +16,7 @@ use crate::address::dashed;
 use crate::apex::{Settings, below};
 use crate::endpoints::{Homes, Slice};
 use crate::name::{DomainName, DomainNameError, push_label};
+use crate::packed::Packed;
 use crate::records::{Kind, Rrsets};
 use crate::trie::Entry;
 
@@ -148,7 +149,7 @@ fn port(port: &k8s::ServicePort) -> Option<NamedPort> {
 /// The names of one service: its own, and those below it.
 #[derive(Debug)]
 pub struct Names {
-    key: Box<[u8]>,
+    key: Packed<30>,
     pub(crate) top: Rrsets,
     below: Box<[Below]>,
 }
@@ -279,7 +280,7 @@ impl<'a> Draft<'a> {
         });
         let mut below: Vec<Below> = hosts.chain(ports).collect();
         below.sort_by(|one, other| one.name.cmp(&other.name));
-        Some(Names { key: self.key.wire().into(), top, below: below.into() })
+        Some(Names { key: self.key.wire().as_slice().into(), top, below: below.into() })
     }
 }
 

@@ -16,20 +16,22 @@ pub(crate) trait Entry {
 /// The map.
 #[derive(Debug)]
 pub(crate) struct Trie<V> {
-    root: Arc<Branch<V>>,
+    root: Branch<V>,
     len: usize,
     seed: RandomState,
 }
 
+/// Which of its 32 places are taken, and what stands in those. It lies in the slot above, so that a
+/// level costs one step through memory.
 #[derive(Debug)]
 struct Branch<V> {
     present: u32,
-    slots: Vec<Slot<V>>,
+    slots: Arc<[Slot<V>]>,
 }
 
 #[derive(Debug)]
 enum Slot<V> {
-    Branch(Arc<Branch<V>>),
+    Branch(Branch<V>),
     Leaf(Arc<V>),
 }
 
@@ -84,7 +86,7 @@ impl<V> Clone for Branch<V> {
 
 impl<V> Branch<V> {
     fn empty() -> Self {
-        Branch { present: 0, slots: vec![] }
+        Branch { present: 0, slots: Arc::new([]) }
     }
 
     fn place(&self, index: u32) -> (bool, usize) {
@@ -97,25 +99,29 @@ impl<V> Branch<V> {
         if present { self.slots.get(place) } else { None }
     }
 
-    fn put(&mut self, index: u32, slot: Slot<V>) {
+    /// A place that is taken, for a change that others do not see.
+    fn change(&mut self, index: u32) -> Option<&mut Slot<V>> {
         let (present, place) = self.place(index);
-        if present {
-            self.slots[place] = slot;
-        } else {
-            self.slots.reserve_exact(1);
-            self.slots.insert(place, slot);
-            self.present |= 1 << index;
-        }
+        if present { Arc::make_mut(&mut self.slots).get_mut(place) } else { None }
     }
 
-    fn take(&mut self, index: u32) -> Option<Slot<V>> {
-        let (present, place) = self.place(index);
+    /// Takes a free place.
+    fn add(&mut self, index: u32, slot: Slot<V>) {
+        let (early, late) = self.slots.split_at(self.place(index).1);
+        let all = early.iter().cloned().chain([slot]).chain(late.iter().cloned());
+        self.slots = all.collect::<Vec<_>>().into();
+        self.present |= 1 << index;
+    }
+
+    /// Frees a place that is taken.
+    fn free(&mut self, index: u32) {
+        let (early, late) = self.slots.split_at(self.place(index).1);
+        self.slots = early.iter().chain(&late[1..]).cloned().collect();
         self.present &= !(1 << index);
-        present.then(|| self.slots.remove(place))
     }
 
     fn only_leaf(&self) -> Option<Arc<V>> {
-        match self.slots.as_slice() {
+        match &*self.slots {
             [Slot::Leaf(value)] => Some(value.clone()),
             _ => None,
         }
@@ -130,7 +136,7 @@ impl<V> Clone for Trie<V> {
 
 impl<V: Entry> Trie<V> {
     pub(crate) fn new() -> Self {
-        Trie { root: Arc::new(Branch::empty()), len: 0, seed: RandomState::new() }
+        Trie { root: Branch::empty(), len: 0, seed: RandomState::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -166,43 +172,46 @@ impl<V: Entry> Trie<V> {
 }
 
 fn insert<V: Entry>(
-    branch: &mut Arc<Branch<V>>,
+    branch: &mut Branch<V>,
     value: &Arc<V>,
     path: &mut Path<'_>,
     depth: usize,
 ) -> Option<Arc<V>> {
-    let branch = Arc::make_mut(branch);
     let index = path.step();
-    let (present, place) = branch.place(index);
-    if !present {
-        branch.put(index, Slot::Leaf(value.clone()));
+    let Some(slot) = branch.change(index) else {
+        branch.add(index, Slot::Leaf(value.clone()));
         return None;
-    }
-    match &mut branch.slots[place] {
+    };
+    match slot {
         Slot::Branch(next) => insert(next, value, path, depth + 1),
         Slot::Leaf(leaf) if leaf.key() == value.key() => {
             Some(std::mem::replace(leaf, value.clone()))
         }
         Slot::Leaf(other) => {
-            let mut below = Arc::new(Branch::empty());
+            let mut below = Branch::empty();
             let mut its_path = Path::of(path.seed, other.key()).after(depth);
             insert(&mut below, other, &mut its_path, depth + 1);
             insert(&mut below, value, path, depth + 1);
-            branch.put(index, Slot::Branch(below));
+            *slot = Slot::Branch(below);
             None
         }
     }
 }
 
-fn remove<V>(branch: &mut Arc<Branch<V>>, path: &mut Path<'_>) -> Option<Arc<V>> {
-    let branch = Arc::make_mut(branch);
+fn remove<V>(branch: &mut Branch<V>, path: &mut Path<'_>) -> Option<Arc<V>> {
     let index = path.step();
-    match branch.take(index)? {
-        Slot::Leaf(value) => Some(value),
-        Slot::Branch(mut below) => {
-            let removed = remove(&mut below, path);
-            let slot = below.only_leaf().map_or(Slot::Branch(below), Slot::Leaf);
-            branch.put(index, slot);
+    match branch.change(index)? {
+        Slot::Leaf(value) => {
+            let removed = value.clone();
+            branch.free(index);
+            Some(removed)
+        }
+        Slot::Branch(below) => {
+            let removed = remove(below, path);
+            let left = below.only_leaf();
+            if let (Some(leaf), Some(slot)) = (left, branch.change(index)) {
+                *slot = Slot::Leaf(leaf);
+            }
             removed
         }
     }
