@@ -12,6 +12,7 @@ use crate::stage::Stage;
 struct Tally {
     sent: u64,
     lost: u64,
+    longest_gap_ms: u64,
 }
 
 /// Across nodes and on one node, while every agent is deleted and comes back.
@@ -48,7 +49,11 @@ pub(crate) fn whole(flow: &mut Running) -> Result<()> {
 /// Reads what a flow says at its end.
 pub(crate) fn nothing_was_lost(line: &str) -> Result<()> {
     let tally: Tally = serde_json::from_str(line).context("the flow counted nothing")?;
-    ensure!(tally.sent > 1000 && tally.lost == 0, "{tally:?}");
+    let Tally { sent, lost, longest_gap_ms } = tally;
+    ensure!(
+        sent > 1000 && lost == 0,
+        "of {sent} packets {lost} were lost; the longest silence was {longest_gap_ms} ms"
+    );
     Ok(())
 }
 

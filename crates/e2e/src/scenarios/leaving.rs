@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use atoll_realnodes::{Cluster, Node, wait_until};
 
 use crate::install::{self, NAMESPACE};
-use crate::kubectl::{PATIENCE, items};
+use crate::kubectl::{PATIENCE, has_condition, items};
 use crate::stage::Stage;
 
 /// What a node has of what a network plugin could touch: links, addresses, routes, and the files of
@@ -41,7 +41,11 @@ pub(crate) fn nothing_stays(stage: &Stage) -> Result<()> {
     wait_until("the tenant to have its role", PATIENCE, || {
         Ok(stage.kubectl.run(&["get", "clusterrole", "atoll.tenant.left"]).is_ok())
     })?;
+    stage.kubectl.wait_for("DNS pods to run", &DNS_PODS, |pods| {
+        !items(pods).is_empty() && items(pods).iter().all(|pod| has_condition(pod, "Ready"))
+    })?;
     stage.atoll(&["uninstall"])?;
+    ensure!(items(&stage.kubectl.get(&DNS_PODS)?).is_empty(), "DNS pods stay without a network");
     ensure!(items(&stage.kubectl.get(&["tenants"])?).len() == 1, "the tenant went, too");
     stage.atoll(&["uninstall", "--purge"])?;
     for kind in CLUSTER_KINDS {
@@ -57,7 +61,14 @@ const TENANT: &str = "apiVersion: atoll.dev/v1alpha1
 kind: Tenant
 metadata: {name: left}
 spec: {defaultNetwork: {type: flat}}
+---
+apiVersion: atoll.dev/v1alpha1
+kind: Network
+metadata: {name: left.named}
+spec: {tenant: left, type: vpc, cidrs: [10.10.0.0/16], dns: {mode: dedicated}}
 ";
+/// Those that controllers make.
+const DNS_PODS: [&str; 3] = ["pods", "--all-namespaces", "--selector=atoll.dev/dns-of"];
 
 /// The same installed and removed once more, with a look at each node before and after.
 pub(crate) fn nodes_are_as_before(stage: &Stage) -> Result<()> {

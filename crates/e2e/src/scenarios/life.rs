@@ -42,7 +42,8 @@ pub(crate) fn api_is_away(stage: &Stage) -> Result<()> {
     starts_a_pod(stage, "after-api").context("after the API came back")
 }
 
-/// Both at once; their successors take over what they wrote.
+/// Both at once; their successors take over what they wrote. Until one of them answers, the API
+/// refuses pods of tenants, and whoever makes them tries again.
 pub(crate) fn controllers_are_killed(stage: &Stage) -> Result<()> {
     let select = "--selector=app.kubernetes.io/component=controller";
     let kill = ["delete", "pods", "--namespace", NAMESPACE, "--grace-period=0", "--force", select];
@@ -85,7 +86,9 @@ pub(crate) fn burst_leaves_nothing(stage: &Stage) -> Result<()> {
 
 /// A pod of acme comes to run, and goes again.
 fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
-    stage.kubectl.apply(&pod(name, &["atoll", "toolbox", "serve"]))?;
+    wait_until(&format!("{name} to be admitted"), PATIENCE, || {
+        stage.kubectl.apply(&pod(name, &["atoll", "toolbox", "serve"])).map(|_| true)
+    })?;
     let is_ready = |found: &Value| has_condition(found, "Ready");
     stage.kubectl.wait_for(
         &format!("{name} to be Ready"),
