@@ -33,7 +33,7 @@ believed, differences of one path between two versions should.";
 
 /// Counts inside the machine, and tells the outside.
 pub(crate) fn inside(rounds: usize) -> Result<()> {
-    let measured = datapath::measure_paths(&paths::all()?, &KINDS, rounds)?;
+    let measured = datapath::measure_paths(&paths::all_and_services()?, &KINDS, rounds)?;
     println!("{MARK}{}", serde_json::to_string(&measured)?);
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::datapath::{cell, round, start_servers};
 use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::node::{AgentNode, PlannedPod};
-use crate::paths::{Cluster, Place};
+use crate::paths::{Cluster, Place, Setting};
 use crate::sample::Sample;
 use crate::table::Table;
 use crate::traffic::Kind;
@@ -59,7 +59,7 @@ pub(crate) fn measure(atoll: &Path, rounds: usize, quick: bool) -> Result<Sectio
 
 impl Sized {
     fn new(size: u32) -> Result<Self> {
-        let cluster = Cluster::of_tenants(&[100], size)
+        let cluster = Cluster::new(&Setting { more: size, ..Setting::everything(&[100]) })
             .with_context(|| format!("cannot program {size} networks"))?;
         Ok(Sized { size, cluster, rounds: [vec![], vec![]] })
     }

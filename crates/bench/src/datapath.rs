@@ -8,7 +8,8 @@ use atoll_testkit::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Judged, Section};
-use crate::paths::{self, ATOLL, Ends, Path, Place};
+use crate::goal::Goal;
+use crate::paths::{self, ATOLL, ATOLL_SERVICE, Ends, Path, Place};
 use crate::pinned::{Ended, start_self};
 use crate::sample::Sample;
 use crate::table::Table;
@@ -35,10 +36,10 @@ way; the rate of the middle block, which stalls of single blocks do not move. *S
 connection as fast as it goes, everything counted; how much is under way then differs between \
 paths. Both are judged.
 
-*Atoll*: anti-spoofing of MAC and address on every frame, connection tracking and counters, two \
-tenants with the very same addresses on the same nodes, measured in turns while both are up. No \
-policy is in force and no service is used; what a thousand policies cost stands in a table of its own. *nft*: the rules of a \
-kube-proxy with 500 services, with connection tracking. Pods behind VXLAN have an MTU of 1450, \
+*Atoll*: everything is on: anti-spoofing of MAC and address on every frame, connection tracking and \
+counters, policies that deny by default and allow what is measured, 500 services, two tenants with \
+the very same addresses on the same nodes, measured in turns while both are up. *nft*: the rules of \
+a kube-proxy with 500 services, with connection tracking, without policies. Pods behind VXLAN have an MTU of 1450, \
 the others of 1500.";
 
 /// Measures all paths.
@@ -150,13 +151,29 @@ pub(crate) fn cell(values: &[f64], ratios: &Sample) -> String {
     format!("{value:.digits$} · {:.2} ({low:.2}–{high:.2})", ratios.median())
 }
 
-/// Our own path by its goals.
+/// Our own paths by their goals.
 pub(crate) fn judge(paths: &[Measured]) -> Vec<Judged> {
-    let ours = paths.iter().find(|path| path.name == ATOLL);
+    let mut judged = judge_path(paths, ATOLL, "", Kind::goal);
+    judged.extend(judge_path(
+        paths,
+        ATOLL_SERVICE,
+        " through a service",
+        Kind::goal_through_service,
+    ));
+    judged
+}
+
+fn judge_path(
+    paths: &[Measured],
+    name: &str,
+    way: &str,
+    goal_of: fn(Kind, Place) -> Option<Goal>,
+) -> Vec<Judged> {
+    let ours = paths.iter().find(|path| path.name == name);
     let ratios = ours.map(|ours| ours.ratios(&paths[0])).unwrap_or_default();
     let judged = paths[0].kinds.iter().zip(ratios).filter_map(|(kind, ratios)| {
-        let goal = kind.goal(paths[0].place)?;
-        let what = format!("{}, {}", paths[0].place, kind.name());
+        let goal = goal_of(*kind, paths[0].place)?;
+        let what = format!("{}, {}{way}", paths[0].place, kind.name());
         Some(Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() })
     });
     judged.collect()
@@ -165,6 +182,7 @@ pub(crate) fn judge(paths: &[Measured]) -> Vec<Judged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goal::Verdict;
 
     #[test]
     fn a_cell_has_the_value_the_ratio_and_its_spread() {
@@ -185,5 +203,23 @@ mod tests {
         let verdicts: Vec<_> = judged.iter().map(|it| it.verdict.to_string()).collect();
         assert_eq!(verdicts, ["met", "met", "met", "met"]);
         assert!(judge(&[path("limit", 1.0)]).is_empty());
+    }
+
+    #[test]
+    fn a_path_through_a_service_has_goals_of_its_own() {
+        let path = |name: &str, factor: f64| Measured {
+            name: name.to_owned(),
+            place: Place::SameNode,
+            kinds: vec![Kind::RoundTrip, Kind::Connect, Kind::Packets],
+            rounds: vec![vec![factor; 3]; 3],
+        };
+        let judged = judge(&[path("limit", 1.0), path(ATOLL_SERVICE, 1.11)]);
+        let what: Vec<_> = judged.iter().map(|it| it.what.as_str()).collect();
+        let names = [
+            "Same node, round trip through a service",
+            "Same node, connect-request-close through a service",
+        ];
+        assert_eq!(what, names);
+        assert!(judged.iter().all(|it| it.verdict == Verdict::Met));
     }
 }

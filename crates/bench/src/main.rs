@@ -19,6 +19,7 @@ mod paths;
 mod pinned;
 mod policy;
 mod sample;
+mod services;
 mod table;
 mod traffic;
 
@@ -68,7 +69,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "policy", "control", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -94,6 +95,8 @@ enum Part {
     Cni,
     /// The round trip, memory and the agent as networks grow
     Curve,
+    /// Services: a packet to one, ten thousand of them, a change, the spread of connections
+    Services,
     /// A thousand policies: compile, load, memory, and what a packet notices
     Policy,
     /// The controller: addresses a second, its start and its memory as clusters grow
@@ -144,6 +147,7 @@ impl Run {
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Control => control::measure(&self.atoll, self.quick),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
+            Part::Services => services::measure(rounds(15, 5)),
             Part::Policy => policy::measure(rounds(15, 5), self.quick),
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
             Part::Api => api::measure(rounds(3, 1)),

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::datapath::{cell, round, start_servers};
 use crate::document::{Judged, Section};
 use crate::goal::Goal;
-use crate::paths::{Cluster, Place};
+use crate::paths::{Cluster, Place, Setting};
 use crate::sample::Sample;
 use crate::table::Table;
 use crate::traffic::Kind;
@@ -51,7 +51,7 @@ pub(crate) fn measure(rounds: usize, quick: bool) -> Result<Section> {
     let sizes: &[u32] = if quick { &[100, 1000] } else { &[100, 1000, 4000] };
     let mut loads = Vec::new();
     for applications in sizes {
-        loads.push(load(&Cluster::of_tenants(&[NETWORK], 0)?, *applications)?);
+        loads.push(load(&without_policy()?, *applications)?);
     }
     let mut contestants = [Contestant::new()?, Contestant::new()?];
     load(&contestants[1].cluster, 1000)?;
@@ -77,7 +77,7 @@ pub(crate) fn measure(rounds: usize, quick: bool) -> Result<Section> {
 
 impl Contestant {
     fn new() -> Result<Self> {
-        Ok(Contestant { cluster: Cluster::of_tenants(&[NETWORK], 0)?, rounds: Default::default() })
+        Ok(Contestant { cluster: without_policy()?, rounds: Default::default() })
     }
 
     fn add_round(&mut self) -> Result<()> {
@@ -88,6 +88,10 @@ impl Contestant {
         }
         Ok(())
     }
+}
+
+fn without_policy() -> Result<Cluster> {
+    Cluster::new(&Setting { policy: false, ..Setting::everything(&[NETWORK]) })
 }
 
 fn load(cluster: &Cluster, applications: u32) -> Result<Loaded> {

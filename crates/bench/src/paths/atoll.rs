@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use atoll_datapath::{Datapath, DatapathConfig};
 use atoll_model::compile::{Attachment, NodeView, PlacedPort, compile};
-use atoll_plan::{NodePlan, diff};
+use atoll_plan::{NodePlan, Observed, Service, ServiceKey, Step, diff, diff_services};
 use atoll_policy::Tables;
 use atoll_testkit::{BpfFileSystem, Namespace, Worker};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tokio::runtime::Runtime;
 
+use super::everything::{policies, services};
 use super::peers::pair;
 use super::{Ends, Place};
 
@@ -27,6 +28,26 @@ const OVERLAY_PORT: u16 = 4789;
 
 /// The pods of every tenant: the last number of the address, and the node.
 const PODS: [(u8, usize); 3] = [(1, 0), (2, 0), (3, 1)];
+
+/// What the cluster holds beside the measured pods and their service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting<'a> {
+    /// The networks, one of each tenant.
+    pub(crate) networks: &'a [u32],
+    /// So many more endpoints in the first network, and so many other networks with one each.
+    pub(crate) more: u32,
+    /// So many more services in each network.
+    pub(crate) services: u32,
+    /// Whether policies deny all but what is measured; if not, there are none.
+    pub(crate) policy: bool,
+}
+
+impl<'a> Setting<'a> {
+    /// All that Atoll does is in force, with as many services as nft has beside it.
+    pub(crate) fn everything(networks: &'a [u32]) -> Self {
+        Setting { networks, more: 0, services: 500, policy: true }
+    }
+}
 
 /// Two nodes with the pods of some tenants.
 pub(crate) struct Cluster {
@@ -44,6 +65,8 @@ struct Programmed {
     runtime: Runtime,
     bpf: BpfFileSystem,
     datapath: Datapath,
+    plan: NodePlan,
+    observed: Observed,
 }
 
 struct Pod {
@@ -58,14 +81,14 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// A cluster with three pods of each of these tenants' networks, and besides them `more`
-    /// endpoints in the first network and `more` other networks with an endpoint each.
-    pub(crate) fn of_tenants(networks: &[u32], more: u32) -> Result<Self> {
+    /// A cluster with three pods of each tenant.
+    pub(crate) fn new(setting: &Setting<'_>) -> Result<Self> {
         let namespaces = NODES.map(|_| Namespace::new());
         let [first, second] = &namespaces;
         pair(first, "uplink", second, "uplink", UNDERLAY_MTU);
         let nodes = NODES.iter().zip(namespaces).map(|((_, ip), namespace)| start(*ip, namespace));
-        let pods = networks
+        let pods = setting
+            .networks
             .iter()
             .flat_map(|network| PODS.map(|pod| (network, pod)))
             .map(|(network, (last, node))| {
@@ -74,7 +97,11 @@ impl Cluster {
             })
             .collect::<Result<_>>()?;
         let cluster = Cluster { nodes: nodes.collect::<Result<_>>()?, pods };
-        cluster.program(&elsewhere(networks[0], more)?)?;
+        cluster.program(setting)?;
+        if setting.policy {
+            let ips = PODS.map(|(last, _)| Ipv4Addr::new(10, 0, 0, last));
+            cluster.write_policy(policies(setting.networks, &ips)?.tables())?;
+        }
         Ok(cluster)
     }
 
@@ -92,12 +119,37 @@ impl Cluster {
         self.pods.chunks(PODS.len()).map(of_tenant).collect()
     }
 
-    fn program(&self, others: &[PlacedPort]) -> Result<()> {
+    fn program(&self, setting: &Setting<'_>) -> Result<()> {
+        let others = elsewhere(setting.networks[0], setting.more)?;
         for (node, (name, _)) in self.nodes.iter().zip(NODES) {
-            let plan = self.plan(name, others);
-            node.worker.run(move |programmed| programmed.converge(&plan))?;
+            let mut plan = self.plan(name, &others);
+            for pods in self.pods.chunks(PODS.len()) {
+                let server = &pods[1].port;
+                plan.services.extend(services(server.network, server.ips[0], setting.services)?);
+            }
+            node.worker.run(move |programmed| programmed.converge(plan))?;
         }
         Ok(())
+    }
+
+    /// Adds these services on the first node, as an agent that starts; gives how long that took.
+    pub(crate) fn serve(&self, services: BTreeMap<ServiceKey, Service>) -> Result<Duration> {
+        self.nodes[0].worker.run(move |programmed| {
+            let mut plan = programmed.plan.clone();
+            plan.services.extend(services);
+            let begun = Instant::now();
+            programmed.converge(plan)?;
+            Ok(begun.elapsed())
+        })
+    }
+
+    /// Changes one service on the first node, as an agent does; gives how long that took.
+    pub(crate) fn change(&self, key: ServiceKey, service: Service) -> Result<Duration> {
+        self.nodes[0].worker.run(move |programmed| {
+            let begun = Instant::now();
+            programmed.change(key, service)?;
+            Ok(begun.elapsed())
+        })
     }
 
     fn plan(&self, node: &str, others: &[PlacedPort]) -> NodePlan {
@@ -176,16 +228,28 @@ impl Programmed {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("start a runtime");
         let datapath = runtime.block_on(Datapath::open(&config)).expect("open the datapath");
-        Programmed { runtime, bpf, datapath }
+        let (plan, observed) = (NodePlan::default(), Observed::default());
+        Programmed { runtime, bpf, datapath, plan, observed }
     }
 
-    fn converge(&mut self, plan: &NodePlan) -> Result<()> {
-        self.runtime.block_on(async {
-            for step in diff(plan, &self.datapath.observe().await?) {
-                self.datapath.apply(&step).await?;
-            }
-            Ok(())
-        })
+    fn converge(&mut self, plan: NodePlan) -> Result<()> {
+        self.observed = self.runtime.block_on(self.datapath.observe())?;
+        self.apply(&diff(&plan, &self.observed))?;
+        self.plan = plan;
+        Ok(())
+    }
+
+    fn change(&mut self, key: ServiceKey, service: Service) -> Result<()> {
+        self.plan.services.insert(key, service);
+        self.apply(&diff_services([&key], &self.plan.services, &self.observed.services))
+    }
+
+    fn apply(&mut self, steps: &[Step]) -> Result<()> {
+        for step in steps {
+            self.runtime.block_on(self.datapath.apply(step))?;
+            self.observed.note(step);
+        }
+        Ok(())
     }
 }
 
@@ -199,7 +263,8 @@ fn attachment(pod: &Pod) -> Attachment {
     }
 }
 
-fn port(network: u32, ip: IpAddr, node: &str) -> Result<PlacedPort> {
+/// The port of a pod at this address.
+pub(crate) fn port(network: u32, ip: IpAddr, node: &str) -> Result<PlacedPort> {
     Ok(PlacedPort {
         network: NetworkId::try_from(network)?,
         network_name: format!("tenant-{network}.default"),

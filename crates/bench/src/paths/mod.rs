@@ -1,22 +1,27 @@
 //! The paths that packets take: each a client, a server, and what is between them.
 
 mod atoll;
+mod everything;
 mod nft;
 mod peers;
 
 use std::any::Any;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use anyhow::Result;
 use atoll_testkit::Namespace;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use atoll::Cluster;
+pub(crate) use atoll::{Cluster, Setting, port};
 
 /// The contestant whose goals are ours.
 pub(crate) const ATOLL: &str = "**Atoll**, two tenants";
+/// The same through a service.
+pub(crate) const ATOLL_SERVICE: &str = "**Atoll**, two tenants, service";
+/// The address of the measured service, in every tenant's network and in nft's rules.
+pub(crate) const VIP: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 
 /// Where the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,26 +58,54 @@ pub(crate) struct Path {
     _keeps: Vec<Arc<dyn Any>>,
 }
 
-/// Every path. The first of each place is its limit.
+impl Path {
+    fn of_cluster(cluster: &Arc<Cluster>, place: Place) -> Self {
+        let keeps = vec![cluster.clone() as Arc<dyn Any>];
+        Path { name: ATOLL, place, ends: cluster.ends(place), _keeps: keeps }
+    }
+
+    fn through_service(cluster: &Arc<Cluster>) -> Self {
+        let mut path = Path::of_cluster(cluster, Place::SameNode);
+        path.name = ATOLL_SERVICE;
+        path.ends.iter_mut().for_each(|ends| ends.target = VIP.into());
+        path
+    }
+}
+
+/// Every path from pod to pod. The first of each place is its limit.
 pub(crate) fn all() -> Result<Vec<Path>> {
-    let mut paths = vec![
+    with_cluster(&cluster()?)
+}
+
+/// The same, and those through a service.
+pub(crate) fn all_and_services() -> Result<Vec<Path>> {
+    let cluster = cluster()?;
+    let mut paths = with_cluster(&cluster)?;
+    paths.extend([peers::routed_service()?, Path::through_service(&cluster)]);
+    Ok(paths)
+}
+
+/// The paths through a service, after their limit.
+pub(crate) fn services() -> Result<Vec<Path>> {
+    let cluster = cluster()?;
+    Ok(vec![peers::direct(), peers::routed_service()?, Path::through_service(&cluster)])
+}
+
+fn cluster() -> Result<Arc<Cluster>> {
+    Ok(Arc::new(Cluster::new(&Setting::everything(&[100, 200]))?))
+}
+
+fn with_cluster(cluster: &Arc<Cluster>) -> Result<Vec<Path>> {
+    Ok(vec![
         peers::direct(),
         peers::bridge(false)?,
         peers::bridge(true)?,
         peers::routed(false)?,
         peers::routed(true)?,
-    ];
-    let cluster = Arc::new(Cluster::of_tenants(&[100, 200], 0)?);
-    let ours = |place| {
-        let ends = cluster.ends(place);
-        Path { name: ATOLL, place, ends, _keeps: vec![cluster.clone() as Arc<dyn Any>] }
-    };
-    paths.push(ours(Place::SameNode));
-    paths.extend([
+        Path::of_cluster(cluster, Place::SameNode),
         peers::across(peers::Link::Routing, false)?,
         peers::across(peers::Link::Vxlan, false)?,
         peers::across(peers::Link::Vxlan, true)?,
-    ]);
-    paths.push(ours(Place::AcrossNodes));
-    Ok(paths)
+        Path::of_cluster(cluster, Place::AcrossNodes),
+    ])
 }

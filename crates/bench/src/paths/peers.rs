@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use atoll_testkit::Namespace;
 
-use super::{Ends, Path, Place, nft};
+use super::{Ends, Path, Place, VIP, nft};
 
 /// What connects two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(super) fn bridge(with_nft: bool) -> Result<Path> {
         let setting = "/proc/sys/net/bridge/bridge-nf-call-iptables";
         host.run(|| std::fs::write(setting, "1"))
             .context("this kernel cannot show bridged packets to nft")?;
-        nft::load(&host)?;
+        nft::load(&host, [10, 0, 0, 2].into())?;
     }
     let name = if with_nft { "bridge with nft" } else { "bridge" };
     Ok(path((name, Place::SameNode), client, server, [10, 0, 0, 2], vec![host]))
@@ -102,10 +102,18 @@ pub(super) fn routed(with_nft: bool) -> Result<Path> {
         pod.ip("route add default via 169.254.1.1");
     }
     if with_nft {
-        nft::load(&host)?;
+        nft::load(&host, [10, 0, 0, 2].into())?;
     }
     let name = if with_nft { "routed veths with nft" } else { "routed veths" };
     Ok(path((name, Place::SameNode), client, server, [10, 0, 0, 2], vec![host]))
+}
+
+/// The same with nft, where the client speaks to a service.
+pub(super) fn routed_service() -> Result<Path> {
+    let mut path = routed(true)?;
+    path.name = "routed veths with nft, service";
+    path.ends.iter_mut().for_each(|ends| ends.target = VIP.into());
+    Ok(path)
 }
 
 /// A bridge on each of two hosts, connected by `link`.
@@ -122,7 +130,7 @@ pub(super) fn across(link: Link, with_nft: bool) -> Result<Path> {
         bridged(host, &format!("10.0.{own}.254"), &[(pod, &format!("10.0.{own}.1"))], mtu);
         connect(host, link, own, other)?;
         if with_nft {
-            nft::load(host)?;
+            nft::load(host, [10, 0, 2, 1].into())?;
         }
     }
     let name = match (link, with_nft) {

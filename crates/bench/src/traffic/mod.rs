@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
+use atoll_types::Protocol;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,14 @@ const ECHO_PORT: u16 = 7001;
 const SINK_PORT: u16 = 7002;
 const COUNT_PORT: u16 = 7003;
 const BLOCK_PORT: u16 = 7004;
+
+/// Every port that an answering end listens on.
+pub(crate) const PORTS: [(Protocol, u16); 4] = [
+    (Protocol::Tcp, ECHO_PORT),
+    (Protocol::Tcp, SINK_PORT),
+    (Protocol::Udp, COUNT_PORT),
+    (Protocol::Tcp, BLOCK_PORT),
+];
 
 /// So many bytes are sent before the other end says that it has them: as much is under way on one
 /// path as on another, and it stays in the processor's cache.
@@ -101,6 +110,15 @@ impl Kind {
             (Kind::Bulk | Kind::Stream, Place::SameNode) => Some(Goal::AtLeast(0.97)),
             (Kind::Bulk | Kind::Stream, Place::AcrossNodes) => Some(Goal::AtLeast(0.92)),
             (Kind::Connect, Place::AcrossNodes) | (Kind::StreamTwoCpus | Kind::Packets, _) => None,
+        }
+    }
+
+    /// What Atoll promises of it through a service, against the limit of one node.
+    pub(crate) fn goal_through_service(self, place: Place) -> Option<Goal> {
+        match (self, place) {
+            (Kind::RoundTrip | Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.12)),
+            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _)
+            | (_, Place::AcrossNodes) => None,
         }
     }
 

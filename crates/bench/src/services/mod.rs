@@ -1,0 +1,206 @@
+//! Services: what a packet to one costs, how soon ten thousand of them are in the kernel, how soon
+//! a change is, and how evenly connections are spread.
+
+mod crowd;
+mod spread;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use self::crowd::{Crowd, Facts, PODS_EACH, changed_group};
+use self::spread::{BACKENDS, FLOWS, Spread};
+use crate::datapath::{self, cell, measure_paths, round, start_servers};
+use crate::document::{Judged, Section};
+use crate::goal::Goal;
+use crate::paths::{self, Cluster, Ends, Place, Setting, VIP};
+use crate::sample::Sample;
+use crate::table::Table;
+use crate::traffic::Kind;
+
+const NETWORK: u32 = 100;
+const KINDS: [Kind; 2] = [Kind::RoundTrip, Kind::Connect];
+/// How many services there are beside the measured one.
+const SIZES: [u32; 4] = [0, 100, 1_000, 10_000];
+/// How many endpoints are changed, one after the other.
+const CHANGES: u32 = 1_000;
+/// How soon a change must be in the kernel, for 99 of 100 changes.
+const CHANGE_LIMIT_MS: f64 = 50.0;
+/// Above this, one in a hundred even spreads over ten backends is by chance.
+const MOST_UNEVEN: f64 = 21.67;
+
+const NOTES: &str = "\
+The client speaks to the address of a service that leads to a pod on its own node; the limit is a \
+direct veth pair without a service. Both ends are on one CPU, as in the first table, and everything \
+else of Atoll is on. *nft*: the same service among 500 in the shape of kube-proxy's rules.
+
+*From nothing*: the services of one network, with ten pods behind each, from objects that were read \
+to entries in the kernel; the goal is 5 s for 10,000. *One endpoint*: an EndpointSlice in which one \
+pod took another's place, until the kernel has it; the next packet finds it.
+
+*Spread*: connections from as many ports of one client, over ten backends. The same \
+connections are opened on nodes where one of the backends went before.";
+
+/// One size: its cluster, and what was measured of it.
+struct Sized {
+    size: u32,
+    cluster: Cluster,
+    compile: Duration,
+    load: Duration,
+    changes: Option<Sample>,
+    rounds: Vec<f64>,
+}
+
+/// Measures all of it.
+pub(crate) fn measure(rounds: usize) -> Result<Section> {
+    let packets = measure_paths(&paths::services()?, &KINDS, rounds)?;
+    let sizes = measure_sizes(rounds)?;
+    let spread = spread::measure(NETWORK)?;
+    let mut judged = datapath::judge(&packets);
+    judged.extend(judge_sizes(&sizes));
+    judged.extend(judge_spread(&spread));
+    Ok(Section {
+        title: "Services",
+        notes: format!("{NOTES}\n\n{rounds} rounds."),
+        tables: vec![
+            ("A service on the same node".into(), datapath::table(&packets, Kind::heading)),
+            (format!("As services of {PODS_EACH} pods grow"), growth(&sizes)),
+            (format!("{FLOWS} connections over {BACKENDS} backends"), spread_table(&spread)),
+        ],
+        judged,
+    })
+}
+
+fn measure_sizes(rounds: usize) -> Result<Vec<Sized>> {
+    let mut sizes = SIZES.into_iter().map(Sized::new).collect::<Result<Vec<_>>>()?;
+    let ends: Vec<Ends> = sizes.iter().map(|it| it.ends()).collect::<Result<_>>()?;
+    let servers = start_servers(ends.iter())?;
+    for number in 0..rounds {
+        eprint!("\rservices: round {} of {rounds}", number + 1);
+        for sized in &mut sizes {
+            sized.rounds.push(round(&sized.ends()?, Kind::RoundTrip)?);
+        }
+    }
+    eprintln!();
+    drop(servers);
+    Ok(sizes)
+}
+
+impl Sized {
+    fn new(size: u32) -> Result<Self> {
+        eprint!("\rservices: {size} services of {PODS_EACH} pods   ");
+        let cluster = Cluster::new(&Setting { services: 0, ..Setting::everything(&[NETWORK]) })?;
+        let facts = Facts::of(NETWORK, size)?;
+        let begun = Instant::now();
+        let mut crowd = Crowd::compile(NETWORK, facts)?;
+        let compile = begun.elapsed();
+        let load = cluster.serve(crowd.served())?;
+        let changes = (size > 1).then(|| change(&cluster, &mut crowd, size)).transpose()?;
+        Ok(Sized { size, cluster, compile, load, changes, rounds: vec![] })
+    }
+
+    fn ends(&self) -> Result<Ends> {
+        let ends = self.cluster.ends(Place::SameNode).into_iter().next();
+        Ok(Ends { target: VIP.into(), ..ends.context("a cluster has pods")? })
+    }
+}
+
+/// Changes an endpoint of one service after the other; gives the milliseconds of each.
+fn change(cluster: &Cluster, crowd: &mut Crowd, services: u32) -> Result<Sample> {
+    let mut times = vec![];
+    for number in 0..CHANGES {
+        let (service, turn) = (number % services, number / services);
+        let group = changed_group(NETWORK, service, (service + turn + 1) % services)?;
+        let begun = Instant::now();
+        let touched = crowd.put_slice(service, group);
+        let mut took = begun.elapsed();
+        for (key, service) in touched {
+            took += cluster.change(key, service)?;
+        }
+        times.push(took.as_secs_f64() * 1000.0);
+    }
+    Ok(Sample::new(times))
+}
+
+fn growth(sizes: &[Sized]) -> Table {
+    let mut table = Table::new([
+        "services",
+        "from nothing s",
+        "of it compiled s",
+        "one endpoint p50 ms",
+        "p99 ms",
+        "round trip µs",
+    ]);
+    for sized in sizes {
+        let quantile = |share| {
+            let changes = sized.changes.as_ref();
+            changes.map(|it| format!("{:.2}", it.quantile(share))).unwrap_or_default()
+        };
+        table.row([
+            (sized.size + 1).to_string(),
+            format!("{:.2}", (sized.compile + sized.load).as_secs_f64()),
+            format!("{:.2}", sized.compile.as_secs_f64()),
+            quantile(0.5),
+            quantile(0.99),
+            cell(&sized.rounds, &Sample::ratios(&sized.rounds, &sizes[0].rounds)),
+        ]);
+    }
+    table
+}
+
+fn spread_table(spread: &Spread) -> Table {
+    let mut table =
+        Table::new(["what", "fewest", "most", "chi-square", "moved", "moved needlessly"]);
+    let most = |counts: &[u32]| counts.iter().max().copied().unwrap_or(0).to_string();
+    let fewest = |counts: &[u32]| counts.iter().min().copied().unwrap_or(0).to_string();
+    table.row([
+        "connections of a backend".to_owned(),
+        fewest(&spread.counts),
+        most(&spread.counts),
+        format!("{:.1}", spread.chi_square()),
+        format!("{:.1} %", spread.moved * 100.0),
+        format!("{:.1} %", spread.moved_needlessly * 100.0),
+    ]);
+    table
+}
+
+fn judge_sizes(sizes: &[Sized]) -> Vec<Judged> {
+    let (Some(least), Some(most)) = (sizes.first(), sizes.last()) else { return vec![] };
+    let flat = Sample::ratios(&most.rounds, &least.rounds);
+    let what = format!("round trip with {} services against 1", most.size + 1);
+    let late = most.changes.as_ref().map(|changes| {
+        let share = Sample::new([changes.quantile(0.99) / CHANGE_LIMIT_MS]);
+        let what = format!("one endpoint changed among {}, p99 against 50 ms", most.size);
+        judged(what, 1.0, &share)
+    });
+    [judged(what, 1.02, &flat)].into_iter().chain(late).collect()
+}
+
+fn judge_spread(spread: &Spread) -> Vec<Judged> {
+    let needless = Sample::new([spread.moved_needlessly]);
+    vec![
+        judged("spread, chi-square".into(), MOST_UNEVEN, &Sample::new([spread.chi_square()])),
+        judged("connections moved though their backend stayed".into(), 0.0, &needless),
+    ]
+}
+
+fn judged(what: String, bound: f64, measured: &Sample) -> Judged {
+    let goal = Goal::AtMost(bound);
+    Judged { what, goal, verdict: goal.judge(measured), median: measured.median() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::Verdict;
+
+    #[test]
+    fn a_heap_on_one_backend_and_needless_moves_are_missed_goals() {
+        let verdicts = |counts: Vec<u32>, moved_needlessly| -> Vec<Verdict> {
+            let spread = Spread { counts, moved: 0.1, moved_needlessly };
+            judge_spread(&spread).iter().map(|judged| judged.verdict).collect()
+        };
+        assert_eq!(verdicts(vec![400; 10], 0.0), [Verdict::Met; 2]);
+        assert_eq!(verdicts(vec![4000, 0, 0, 0], 0.01), [Verdict::Missed; 2]);
+    }
+}
