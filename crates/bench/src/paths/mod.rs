@@ -55,24 +55,33 @@ pub(crate) struct Path {
 
 /// Every path. The first of each place is its limit.
 pub(crate) fn all() -> Result<Vec<Path>> {
-    let mut paths = vec![
+    let [same_node, across_nodes] = ours()?;
+    Ok(vec![
         peers::direct(),
         peers::bridge(false)?,
         peers::bridge(true)?,
         peers::routed(false)?,
         peers::routed(true)?,
-    ];
-    let cluster = Arc::new(Cluster::of_tenants(&[100, 200], 0)?);
-    let ours = |place| {
-        let ends = cluster.ends(place);
-        Path { name: ATOLL, place, ends, _keeps: vec![cluster.clone() as Arc<dyn Any>] }
-    };
-    paths.push(ours(Place::SameNode));
-    paths.extend([
+        same_node,
         peers::across(peers::Link::Routing, false)?,
         peers::across(peers::Link::Vxlan, false)?,
         peers::across(peers::Link::Vxlan, true)?,
-    ]);
-    paths.push(ours(Place::AcrossNodes));
-    Ok(paths)
+        across_nodes,
+    ])
+}
+
+/// Our paths, each after its limit.
+pub(crate) fn ours_and_limits() -> Result<Vec<Path>> {
+    let [same_node, across_nodes] = ours()?;
+    let routing = peers::across(peers::Link::Routing, false)?;
+    Ok(vec![peers::direct(), same_node, routing, across_nodes])
+}
+
+/// Our path of each place, in one cluster.
+fn ours() -> Result<[Path; 2]> {
+    let cluster = Arc::new(Cluster::of_tenants(&[100, 200], 0)?);
+    Ok([Place::SameNode, Place::AcrossNodes].map(|place| {
+        let ends = cluster.ends(place);
+        Path { name: ATOLL, place, ends, _keeps: vec![cluster.clone() as Arc<dyn Any>] }
+    }))
 }
