@@ -32,8 +32,9 @@ branches or network cards either: differences of a few percent between kinds of 
 believed, differences of one path between two versions should.";
 
 /// Counts inside the machine, and tells the outside.
-pub(crate) fn inside(rounds: usize) -> Result<()> {
-    let measured = datapath::measure_paths(&paths::all_and_services()?, &KINDS, rounds)?;
+pub(crate) fn inside(rounds: usize, only_ours: bool) -> Result<()> {
+    let paths = if only_ours { paths::ours_and_limits()? } else { paths::all_and_services()? };
+    let measured = datapath::measure_paths(&paths, &KINDS, rounds)?;
     println!("{MARK}{}", serde_json::to_string(&measured)?);
     Ok(())
 }

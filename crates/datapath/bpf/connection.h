@@ -147,11 +147,18 @@ static __always_inline bool is_routine(const struct connection *known, const str
 	return t->protocol == UDP_PROTOCOL;
 }
 
+/* Whether the latest packet of the connection was so short a while ago that it is neither over nor
+ * written down again. */
+static __always_inline bool was_just_seen(const struct connection *known, __u64 now)
+{
+	return known->last_seen + SEEN_AGAIN >= now;
+}
+
 /* A packet of the connection passes. */
 static __always_inline void note(struct __sk_buff *skb, struct flow *flow, struct connection *known,
 				 bool from_high, __u64 now)
 {
-	if (known->state != STATE_CLOSED && passed(known->last_seen, now) > SEEN_AGAIN)
+	if (!was_just_seen(known, now) && known->state != STATE_CLOSED)
 		known->last_seen = now;
 	if (!is_routine(known, &flow->transport))
 		advance(skb, flow, known, from_high);
@@ -163,13 +170,24 @@ static __always_inline bool is_reopened(const struct connection *known, const st
 	return known->state >= STATE_CLOSING && t->part != PART_LATER && is_opening(t);
 }
 
+/* Where the packet goes. Copied whole from one address, which the compiler would choose for each
+ * field anew. */
+static __always_inline struct place place_of_receiver(const struct connection *known,
+						      bool from_high)
+{
+	const struct place *to = from_high ? &known->low : &known->high;
+
+	asm volatile("" : "+r"(to));
+	return *to;
+}
+
 /* Whether what was decided about the connection holds for this packet of it. */
 static __always_inline bool holds(const struct connection *known, const struct network *network,
 				  const struct transport *t, __u64 now)
 {
 	return known->generation == network->generation && !(known->flags & CONNECTION_DENIED) &&
 	       !is_reopened(known, t) &&
-	       (passed(known->last_seen, now) <= SEEN_AGAIN || !is_over(known, t->protocol, now));
+	       (was_just_seen(known, now) || !is_over(known, t->protocol, now));
 }
 
 /* What takes more than to find the connection. */

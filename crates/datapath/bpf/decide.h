@@ -70,6 +70,8 @@ static __noinline void recall_backend(struct work *work)
 {
 	struct connection *known;
 
+	if (work->is_unknown)
+		return;
 	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 	known = connection_at(&work->key);
 	if (!known || is_over(known, work->flow.transport.protocol, work->now))
@@ -232,7 +234,7 @@ static __always_inline verdict find_connection(struct work *work)
 	struct connection *known;
 
 	name_connection(&work->key, &work->flow, from_high);
-	known = connection_at(&work->key);
+	known = entry_of(work);
 	if (!known || !is_alive(known, &work->flow, work))
 		return begin(work);
 	if (is_by_another_way(known, work, from_high) ||

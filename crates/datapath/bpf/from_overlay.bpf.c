@@ -113,16 +113,19 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 		     drop(skb, work->flow.network, DROP_MALFORMED);
 }
 
+/* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct peer_key *node,
-					    const struct flow *flow, bool is_of_service)
+					    const struct flow *flow,
+					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
+	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
-	if (is_of_service) {
+	if (known && known->flags & OF_SERVICE) {
 		int action = service_from_overlay(skb);
 
 		if (action != GO_ON)
@@ -149,15 +152,15 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 		known = connection_at(&key);
 	}
 	if (!known)
-		return take_longer_path(skb, node, flow, false);
-	to = from_high ? known->low : known->high;
+		return take_longer_path(skb, node, flow, NULL);
+	to = place_of_receiver(known, from_high);
 	barrier();
 	network = network_at(known->table);
 	eth = frame_start(skb, sizeof(*eth));
 	if (!network || !eth || network->network != flow->network || known->flags & OF_SERVICE ||
 	    !comes_from(known, from_high, &node->address) ||
 	    !holds(known, network, &flow->transport, now))
-		return take_longer_path(skb, node, flow, known->flags & OF_SERVICE);
+		return take_longer_path(skb, node, flow, known);
 	note(skb, flow, known, from_high, now);
 	return deliver_here(skb, eth, &to);
 }

@@ -159,15 +159,17 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	return send_on(skb, own, &work->destination.place, &work->destination.node);
 }
 
+/* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
-					    bool is_of_service)
+					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
 
 	if (!work)
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
-	if (is_of_service) {
+	work->is_unknown = !known && is_simple(&flow->transport);
+	if (known && known->flags & OF_SERVICE) {
 		int action = service_from_pod(skb);
 
 		if (action != GO_ON)
@@ -195,12 +197,12 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		known = connection_at(&key);
 	}
 	if (!known || !network)
-		return take_longer_path(skb, flow, false);
-	to = from_high ? known->low : known->high;
+		return take_longer_path(skb, flow, known);
+	to = place_of_receiver(known, from_high);
 	barrier();
 	if (known->table != own->table || known->flags & OF_SERVICE ||
 	    !holds(known, network, &flow->transport, now))
-		return take_longer_path(skb, flow, known->flags & OF_SERVICE);
+		return take_longer_path(skb, flow, known);
 	if (!fits(skb, &to))
 		return refuse_too_big(skb, own);
 	note(skb, flow, known, from_high, now);

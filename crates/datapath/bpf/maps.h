@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps, shared by all programs through their pins. A hash's buckets are allocated up front
- * (16 bytes each), its entries only when they are put in: an idle node pays about 13 MB here, and a
- * network nothing but the entries that it uses. */
+ * (16 bytes for each entry that it may have), its entries only when they are put in. An idle node
+ * pays about 15 MB here and 0.2 for each CPU, 12 of it for endpoints, connections and turns; policy
+ * adds 7 and services 5. A network costs nothing but the entries that it uses. */
 #pragma once
 
 #include <linux/bpf.h>

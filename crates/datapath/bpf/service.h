@@ -139,13 +139,14 @@ static __always_inline bool is_taken(struct flow *flow, const struct translation
 	       !same_address(&known->nat_address, &room->vip);
 }
 
-/* A backend for a client that has none, by its slot or one further on. */
+/* A backend for a client that has none, by its slot or one further on. Unrolled: kernels before 6.4
+ * take no loop that the compiler closes by running into its start. */
 static __always_inline bool lead_anew(const struct service *service, struct flow *flow,
 				      struct translation *to, struct service_room *room)
 {
 	__u32 slot = hash_of(flow, service->id);
 
-#pragma clang loop unroll(disable)
+#pragma clang loop unroll(full)
 	for (__u32 attempt = 0; attempt < SERVICE_TRIES; attempt++) {
 		/* An odd step leads past neighbours that are the same backend's. */
 		if (lead_by_slot(service, slot + attempt * 0x9e3779b1, to) &&

@@ -41,20 +41,25 @@ struct transport {
 	__u16 size; /* of this part */
 	__u8 protocol;
 	__u8 signs; /* TCP's flags, SCTP's first chunk, ICMP's type */
-	__u8 part; /* enum part */
-	__u8 reserved[3];
+	__u32 part; /* enum part */
 };
 
-/* Bytes of the packet. Those at a place known beforehand are mostly at hand. */
-static __always_inline bool read_at(struct __sk_buff *skb, __u32 at, void *to, __u32 size, bool near)
+static __always_inline bool read_signs(struct __sk_buff *skb, __u32 at, struct transport *t)
+{
+	return !bpf_skb_load_bytes(skb, at, &t->signs, sizeof(t->signs));
+}
+
+/* What most packets have, where it is at hand. */
+static __always_inline bool read_near_tcp(struct __sk_buff *skb, __u32 at, struct transport *t)
 {
 	void *start = linear_start(skb);
 
-	if (near && start + at + size <= linear_end(skb)) {
-		__builtin_memcpy(to, start + at, size);
-		return true;
-	}
-	return !bpf_skb_load_bytes(skb, at, to, size);
+	if (start + at + TCP_FLAGS_AT + 1 > linear_end(skb))
+		return false;
+	t->source_port = *(const __be16 *)(start + at);
+	t->destination_port = *(const __be16 *)(start + at + sizeof(__be16));
+	t->signs = *(const __u8 *)(start + at + TCP_FLAGS_AT);
+	return true;
 }
 
 /* The first eight bytes of a header, by words where they are at hand. */
@@ -119,6 +124,8 @@ static __always_inline verdict read_header(struct __sk_buff *skb, struct transpo
 
 	if (t->size < header_size(t->protocol))
 		return t->part == PART_FIRST ? DROP_TINY_FRAGMENT : DROP_MALFORMED;
+	if (near && t->protocol == TCP_PROTOCOL && read_near_tcp(skb, at, t))
+		return FINE;
 	if (!read_start(skb, at, &start.icmp, near))
 		return DROP_MALFORMED;
 	if (is_icmp(t->protocol))
@@ -126,10 +133,10 @@ static __always_inline verdict read_header(struct __sk_buff *skb, struct transpo
 	t->source_port = start.ports[0];
 	t->destination_port = start.ports[1];
 	if (t->protocol == TCP_PROTOCOL)
-		return read_at(skb, at + TCP_FLAGS_AT, &t->signs, 1, near) ? FINE : DROP_MALFORMED;
+		return read_signs(skb, at + TCP_FLAGS_AT, t) ? FINE : DROP_MALFORMED;
 	/* A packet of SCTP without a chunk starts nothing and ends nothing. */
 	if (t->protocol == SCTP_PROTOCOL)
-		read_at(skb, at + SCTP_HEADER, &t->signs, 1, false);
+		read_signs(skb, at + SCTP_HEADER, t);
 	return FINE;
 }
 

@@ -37,6 +37,8 @@ struct work {
 	struct translation to; /* what became of a packet to a service */
 	__u32 is_translated;
 	__u32 is_to_itself; /* the answer of a pod that is its own backend */
+	__u32 is_unknown; /* nobody knew a connection of the packet as it came */
+	__u32 reserved;
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -66,6 +68,13 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->to = (struct translation){};
 	work->is_translated = 0;
 	work->is_to_itself = 0;
+	work->is_unknown = 0;
+}
+
+/* What stands at work->key. A packet that goes on as it came was looked up already. */
+static __always_inline struct connection *entry_of(struct work *work)
+{
+	return work->is_unknown && !work->is_translated ? NULL : connection_at(&work->key);
 }
 
 /* Before anything is asked that it stands for. Says whether the network has a place here. */
@@ -133,7 +142,7 @@ static __noinline void keep_lead(struct work *work, struct connection *known)
 static __noinline verdict put_in(struct work *work)
 {
 	__u32 table = work->flow.table;
-	struct connection *former = connection_at(&work->key);
+	struct connection *former = entry_of(work);
 
 	if (former && former->table == table)
 		work->fresh.turn = former->turn;

@@ -91,6 +91,18 @@ pub(crate) fn services() -> Result<Vec<Path>> {
     Ok(vec![peers::direct(), peers::routed_service()?, Path::through_service(&cluster)])
 }
 
+/// Our own paths, and what each is compared with.
+pub(crate) fn ours_and_limits() -> Result<Vec<Path>> {
+    let cluster = cluster()?;
+    Ok(vec![
+        peers::direct(),
+        Path::of_cluster(&cluster, Place::SameNode),
+        Path::through_service(&cluster),
+        peers::across(peers::Link::Routing, false)?,
+        Path::of_cluster(&cluster, Place::AcrossNodes),
+    ])
+}
+
 fn cluster() -> Result<Arc<Cluster>> {
     Ok(Arc::new(Cluster::new(&Setting::everything(&[100, 200]))?))
 }
