@@ -104,7 +104,7 @@ enum Part {
     Policy,
     /// The controller: addresses a second, its start and its memory as clusters grow
     Control,
-    /// The resolver beside Debian's DNS servers
+    /// The resolver beside Debian's DNS servers and CoreDNS
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
     Api,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use atoll_testkit::Namespace;
 
 use super::zone::NAMES as RECORDS;
@@ -14,7 +14,9 @@ use crate::pinned::Ended;
 /// The resolver of this house.
 pub(crate) const OURS: &str = "**Atoll**";
 /// All of them; the first is the limit.
-pub(crate) const NAMES: [&str; 5] = ["echo loop", OURS, "knot", "nsd", "unbound"];
+pub(crate) const NAMES: [&str; 6] = ["echo loop", OURS, "knot", "nsd", "unbound", COREDNS];
+/// The resolver of most clusters.
+pub(crate) const COREDNS: &str = "CoreDNS";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A server that runs.
@@ -62,14 +64,30 @@ fn command(name: &str, port: u16, serve: &Path, folder: &Path) -> Result<(String
     let (program, flags, text) = match name {
         "echo loop" => return Ok((serve, words(&["echo", &address]))),
         OURS => return Ok((serve, words(&["names", &address, "1", &RECORDS.to_string()]))),
-        "knot" => ("knotd", "-c", knot(port, &path)),
-        "nsd" => ("nsd", "-dc", nsd(port, &path)),
-        "unbound" => ("unbound", "-dc", unbound(port, &path)),
+        "knot" => ("knotd".into(), "-c", knot(port, &path)),
+        "nsd" => ("nsd".into(), "-dc", nsd(port, &path)),
+        "unbound" => ("unbound".into(), "-dc", unbound(port, &path)),
+        COREDNS => (built()?, "-conf", coredns(port, &path)),
         other => bail!("nobody knows how {other} is started"),
     };
     let file = folder.join(format!("{name}.conf"));
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok((program.to_owned(), words(&[flags, &file.display().to_string()])))
+    Ok((program, words(&[flags, &file.display().to_string()])))
+}
+
+/// The CoreDNS that is pinned, built where it is not yet.
+fn built() -> Result<String> {
+    let built = Command::new("real/coredns/build").stderr(Stdio::inherit()).output();
+    let built = built.context("cannot run real/coredns/build; run this in the clone's folder")?;
+    ensure!(built.status.success(), "real/coredns/build failed; its words are above");
+    Ok(format!("{}/coredns", String::from_utf8_lossy(&built.stdout).trim()))
+}
+
+fn coredns(port: u16, path: &str) -> String {
+    let zone = |name: &str, file: &str| {
+        format!("{name}:{port} {{\n  bind 127.0.0.1\n  file {path}/{file}\n}}\n")
+    };
+    zone("cluster.local", "forward.zone") + &zone("10.in-addr.arpa", "reverse.zone")
 }
 
 fn knot(port: u16, path: &str) -> String {
@@ -193,6 +211,14 @@ fn cpu_of(process: u32) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn coredns_has_both_zones_at_the_port_where_it_is_asked() {
+        let text = coredns(5306, "/zones");
+        for part in ["cluster.local:5306 {", "10.in-addr.arpa:5306 {", "file /zones/reverse.zone"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 
     #[test]
     fn the_cpu_of_a_process_grows_with_its_work() {

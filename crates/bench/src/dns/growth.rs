@@ -6,38 +6,44 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::document::Judged;
+use crate::goal::Goal;
 use crate::pinned::Ended;
+use crate::sample::Sample;
 use crate::table::Table;
 
 /// Networks, and names with an address and a pointer in each.
 const SIZES: [(u64, u64); 4] = [(1, 10_000), (1, 1_000_000), (10_000, 0), (10_000, 100)];
 const CHANGES: [u64; 3] = [10, 10_000, 1_000_000];
 
+/// Bytes of a record, at most.
+const RECORD: Goal = Goal::AtMost(350.0);
+/// Bytes of a network without names, at most.
+const IDLE: Goal = Goal::AtMost(50.0 * 1024.0);
+
 /// Resident memory at each size, and the time of a change.
-pub(crate) fn table(serve: &Path) -> Result<Table> {
+pub(crate) fn measure(serve: &Path) -> Result<(Table, Vec<Judged>)> {
     let mut table = Table::new(["what", "memory, MB", "of each", "bytes"]);
+    let mut judged = vec![];
     for (networks, names) in SIZES {
         let bytes = memory(serve, networks, names)? * 1024;
-        let (each, count) = match names {
-            0 => ("network", networks),
-            _ => ("record", networks * names * 2),
+        let (each, count, goal) = match names {
+            0 => ("network", networks, IDLE),
+            _ => ("record", networks * names * 2, RECORD),
         };
-        table.row([
-            format!("{networks} networks of {names} names"),
-            format!("{:.1}", bytes as f64 / 1e6),
-            each.to_owned(),
-            (bytes / count).to_string(),
-        ]);
+        let (what, share) = (format!("{networks} networks of {names} names"), bytes / count);
+        judged.push(judge(format!("DNS: bytes of a {each}, {what}"), goal, share as f64));
+        table.row([what, format!("{:.1}", bytes as f64 / 1e6), each.into(), share.to_string()]);
     }
     for names in CHANGES {
-        table.row([
-            first_line(serve, &["change", &names.to_string()])?.1,
-            "".into(),
-            "".into(),
-            "".into(),
-        ]);
+        let line = first_line(serve, &["change", &names.to_string()])?.1;
+        table.row([line, "".into(), "".into(), "".into()]);
     }
-    Ok(table)
+    Ok((table, judged))
+}
+
+fn judge(what: String, goal: Goal, value: f64) -> Judged {
+    Judged { what, goal, verdict: goal.judge(&Sample::new([value])), median: value }
 }
 
 /// Kilobytes that the names take.

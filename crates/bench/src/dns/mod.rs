@@ -20,7 +20,9 @@ use zone::Asking;
 
 /// Seconds that one contestant is asked in one round.
 const SECONDS: &str = "1.2";
-const GOAL: Goal = Goal::AtMost(1.3);
+const TO_ECHO: Goal = Goal::AtMost(1.3);
+/// Four times its queries on a core.
+const TO_COREDNS: Goal = Goal::AtMost(0.25);
 
 const NOTES: &str = "\
 CPU time of the server for each answer, in microseconds, summed over its threads and processes \
@@ -29,7 +31,8 @@ questions under way; the server has one thread that answers, on one CPU, and dns
 10,000 names with an address and 10,000 addresses with a name, the same in every server; \
 NXDOMAIN is what a search list asks: a name outside with the zone behind it. The limit is a loop \
 of recvfrom and sendto that reads nothing. In Atoll each question also passes the lookup of its \
-asker and of its network, two rate limits and the counters.";
+asker and of its network, two rate limits and the counters. CoreDNS has the same zone files in its \
+`file` plugin, without a cache and without a log.";
 
 /// Measures all servers in turns.
 pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
@@ -48,15 +51,16 @@ pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
     }
     eprintln!();
     drop(contestants);
+    let (growth, kept) = growth::measure(serve)?;
     let names: Vec<_> = contestant::NAMES.iter().map(ToString::to_string).collect();
     Ok(Section {
         title: "DNS",
         notes: format!("{NOTES}\n\n{rounds} rounds of {SECONDS} seconds."),
         tables: vec![
             ("CPU of an answer".into(), table(&names, &costs)),
-            ("As names and networks grow".into(), growth::table(serve)?),
+            ("As names and networks grow".into(), growth),
         ],
-        judged: judged(&names, &costs),
+        judged: judged(&names, &costs).into_iter().chain(kept).collect(),
     })
 }
 
@@ -99,13 +103,20 @@ fn table(names: &[String], costs: &[Costs]) -> Table {
 }
 
 fn judged(names: &[String], costs: &[Costs]) -> Vec<Judged> {
-    let Some(ours) = names.iter().position(|name| name == contestant::OURS) else { return vec![] };
-    let judge = |(place, asking): (usize, Asking)| {
-        let ratios = Sample::ratios(&costs[ours][place], &costs[0][place]);
-        let what = format!("DNS: {} to the echo loop", asking.title());
-        Judged { what, goal: GOAL, verdict: GOAL.judge(&ratios), median: ratios.median() }
+    let of = |wanted: &str| Some(&costs[names.iter().position(|name| name == wanted)?]);
+    let Some(ours) = of(contestant::OURS) else { return vec![] };
+    let others = [(contestant::NAMES[0], TO_ECHO), (contestant::COREDNS, TO_COREDNS)];
+    let others = others.into_iter().filter_map(|(name, goal)| Some((name, goal, of(name)?)));
+    let judge = |name: &str, goal: Goal, other: &Costs| {
+        let each = Asking::ALL.into_iter().zip(ours.iter().zip(other));
+        let judge = |(asking, (own, other)): (Asking, (&Vec<f64>, &Vec<f64>))| {
+            let ratios = Sample::ratios(own, other);
+            let what = format!("DNS: {} to {name}", asking.title());
+            Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() }
+        };
+        each.map(judge).collect::<Vec<_>>()
     };
-    Asking::ALL.into_iter().enumerate().map(judge).collect()
+    others.flat_map(|(name, goal, other)| judge(name, goal, other)).collect()
 }
 
 #[cfg(test)]
@@ -120,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn each_ratio_is_taken_to_the_echo_loop_of_the_same_round() {
+    fn each_ratio_is_taken_to_the_echo_loop_and_to_coredns_of_the_same_round() {
         let names = contestant::NAMES.map(str::to_owned);
         let slow = [vec![2.0, 4.0], vec![2.0, 4.0], vec![2.0, 4.0]];
         let mut costs = vec![slow; names.len()];
         costs[0] = [vec![1.0, 2.0], vec![2.0, 4.0], vec![4.0, 8.0]];
         let ratios: Vec<f64> = judged(&names, &costs).iter().map(|it| it.median).collect();
-        assert_eq!(ratios, [2.0, 1.0, 0.5]);
+        assert_eq!(ratios, [2.0, 1.0, 0.5, 1.0, 1.0, 1.0]);
     }
 }
