@@ -1,6 +1,7 @@
 //! A node with the real agent: the atoll program as a process, the embedded API in this one, and
 //! ports that were made beforehand, as the controller would have.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use atoll_api::{Port, PortSpec};
+use atoll_api::{Port, PortSpec, marks};
 use atoll_apiserver::{ApiConfig, ApiServer};
 use atoll_cni::wire::{AgentReply, AgentRequest, ask};
 use atoll_testkit::{BpfFileSystem, Namespace, Worker};
 use atoll_types::MacAddr;
-use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node};
+use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node, Pod};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -25,7 +26,6 @@ use crate::pinned::Ended;
 
 const NAME: &str = "node1";
 const UNDERLAY: &str = "192.168.77.1";
-const KUBE_NAMESPACE: &str = "bench";
 /// Where the agent keeps its state on a node, too: in memory.
 const RUN: &str = "/run";
 /// How long the agent may take to see everything.
@@ -37,6 +37,13 @@ pub(crate) struct PlannedPod {
     pub(crate) name: String,
     pub(crate) network: u32,
     pub(crate) ip: std::net::Ipv4Addr,
+}
+
+impl PlannedPod {
+    /// The tenant whose it is, and the namespace it is in.
+    pub(crate) fn tenant(&self) -> String {
+        format!("tenant-{}", self.network)
+    }
 }
 
 /// The node. Everything of it ends with this value.
@@ -80,11 +87,6 @@ impl AgentNode {
     /// Where the agent listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("agent.sock")
-    }
-
-    /// The namespace in which the pods of the API are.
-    pub(crate) fn kube_namespace(&self) -> &'static str {
-        KUBE_NAMESPACE
     }
 
     /// The agent's resident memory.
@@ -146,25 +148,45 @@ pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Makes the definitions, the node, and a port for every pod.
+/// Makes the definitions, the node, and every pod with its port.
 async fn fill(client: &Client, pods: &[PlannedPod]) -> Result<()> {
     let definitions = Api::all(client.clone());
     for definition in atoll_api::crds() {
         definitions.create(&PostParams::default(), &definition).await?;
     }
-    let namespace = named(KUBE_NAMESPACE);
-    let namespace = KubeNamespace { metadata: namespace, ..KubeNamespace::default() };
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     let nodes = Api::<Node>::all(client.clone());
     let node = Node { metadata: named(NAME), ..Node::default() };
     nodes.create(&PostParams::default(), &node).await?;
     let addresses: Value = json!([{"type": "InternalIP", "address": UNDERLAY}]);
     let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
     nodes.patch_status(NAME, &PatchParams::default(), &status).await?;
-    let ports = Api::<Port>::namespaced(client.clone(), KUBE_NAMESPACE);
-    for pod in pods {
-        ports.create(&PostParams::default(), &port(pod)).await?;
+    let tenants: BTreeSet<String> = pods.iter().map(PlannedPod::tenant).collect();
+    for tenant in tenants {
+        Api::all(client.clone()).create(&PostParams::default(), &namespace_of(&tenant)).await?;
     }
+    for pod in pods {
+        create(client, pod).await?;
+    }
+    Ok(())
+}
+
+fn namespace_of(tenant: &str) -> KubeNamespace {
+    let labels = [(marks::TENANT.to_owned(), tenant.to_owned())].into();
+    let metadata = ObjectMeta { labels: Some(labels), ..named(tenant) };
+    KubeNamespace { metadata, ..KubeNamespace::default() }
+}
+
+async fn create(client: &Client, planned: &PlannedPod) -> Result<()> {
+    let tenant = planned.tenant();
+    let containers = json!([{"name": "main", "image": "none"}]);
+    let pod = json!({"metadata": {"name": planned.name},
+                     "spec": {"nodeName": NAME, "containers": containers}});
+    let pod: Pod = serde_json::from_value(pod)?;
+    let pods = Api::<Pod>::namespaced(client.clone(), &tenant);
+    let made = pods.create(&PostParams::default(), &pod).await?;
+    let port = port(planned, made.metadata.uid.unwrap_or_default());
+    let ports = Api::<Port>::namespaced(client.clone(), &tenant);
+    ports.create(&PostParams::default(), &port).await?;
     Ok(())
 }
 
@@ -172,8 +194,8 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-fn port(pod: &PlannedPod) -> Port {
-    let network = format!("tenant-{}.default", pod.network);
+fn port(pod: &PlannedPod, pod_uid: String) -> Port {
+    let network = format!("{}.default", pod.tenant());
     Port::new(
         &pod.name,
         PortSpec {
@@ -183,7 +205,7 @@ fn port(pod: &PlannedPod) -> Port {
             ips: vec![pod.ip.to_string()],
             mac: MacAddr::for_ip(pod.ip.into()).to_string(),
             pod: pod.name.clone(),
-            pod_uid: pod.name.clone(),
+            pod_uid,
             interface: "eth0".into(),
             node: Some(NAME.to_owned()),
             ..PortSpec::default()

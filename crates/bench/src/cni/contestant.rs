@@ -26,12 +26,14 @@ pub(super) enum Verb {
 /// A pod's namespace, made beforehand.
 pub(super) struct Pod {
     name: String,
+    tenant: String,
     namespace: Arc<Namespace>,
 }
 
 impl Pod {
     pub(super) fn new(planned: &PlannedPod) -> Self {
-        Pod { name: planned.name.clone(), namespace: Arc::new(Namespace::new()) }
+        let namespace = Arc::new(Namespace::new());
+        Pod { name: planned.name.clone(), tenant: planned.tenant(), namespace }
     }
 }
 
@@ -40,7 +42,6 @@ pub(super) struct Contestant<'a> {
     pub(super) name: &'static str,
     program: PathBuf,
     configuration: String,
-    kube_namespace: &'static str,
     pub(super) host: &'a Namespace,
 }
 
@@ -58,7 +59,6 @@ pub(super) fn all<'a>(
         name,
         program: Path::new(DEBIAN_PLUGINS).join(kind),
         configuration: peer_configuration(kind, number, folder),
-        kube_namespace: node.kube_namespace(),
         host,
     };
     let atoll_configuration = json!({"cniVersion": "1.0.0", "name": "atoll", "type": "atoll-cni", "agentSocket": node.socket()});
@@ -70,7 +70,6 @@ pub(super) fn all<'a>(
             name: "**Atoll**",
             program: plugin,
             configuration: atoll_configuration.to_string(),
-            kube_namespace: node.kube_namespace(),
             host: &node.namespace,
         },
     ])
@@ -99,7 +98,7 @@ impl Contestant<'_> {
         let start = Instant::now();
         let mut plugin = Command::new(&self.program)
             .env_clear()
-            .envs(environment(verb, pod, self.kube_namespace))
+            .envs(environment(verb, pod))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -117,15 +116,13 @@ impl Contestant<'_> {
     }
 }
 
-fn environment(verb: Verb, pod: &Pod, kube_namespace: &str) -> Vec<(&'static str, String)> {
+fn environment(verb: Verb, pod: &Pod) -> Vec<(&'static str, String)> {
     let command = match verb {
         Verb::Add => "ADD",
         Verb::Del => "DEL",
     };
-    let name = &pod.name;
-    let arguments = format!(
-        "IgnoreUnknown=1;K8S_POD_NAMESPACE={kube_namespace};K8S_POD_NAME={name};K8S_POD_UID={name}"
-    );
+    let Pod { name, tenant, .. } = pod;
+    let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={tenant};K8S_POD_NAME={name}");
     vec![
         ("CNI_COMMAND", command.to_owned()),
         ("CNI_CONTAINERID", name.clone()),
@@ -144,10 +141,10 @@ mod tests {
     #[test]
     fn a_pod_is_named_to_the_plugin_as_a_runtime_does() {
         let planned = PlannedPod { name: "web".into(), network: 1, ip: [10, 0, 0, 1].into() };
-        let environment = environment(Verb::Del, &Pod::new(&planned), "acme");
+        let environment = environment(Verb::Del, &Pod::new(&planned));
         let value = |name| &environment.iter().find(|(key, _)| *key == name).unwrap().1;
         assert_eq!(value("CNI_COMMAND"), "DEL");
-        assert!(value("CNI_ARGS").contains("K8S_POD_NAMESPACE=acme;K8S_POD_NAME=web"));
+        assert!(value("CNI_ARGS").contains("K8S_POD_NAMESPACE=tenant-1;K8S_POD_NAME=web"));
         assert!(value("CNI_NETNS").starts_with("/proc/"));
     }
 
