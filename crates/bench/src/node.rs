@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_port_names_its_pod_and_the_node() {
         let pod = PlannedPod { name: "web".into(), network: 7, ip: [10, 0, 0, 5].into() };
-        let spec = port(&pod).spec;
+        let spec = port(&pod, "uid".into()).spec;
         assert_eq!((spec.pod.as_str(), spec.network_id), ("web", 7));
         assert_eq!(spec.node.as_deref(), Some(NAME));
     }

@@ -73,7 +73,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
 
 fn measure_sizes(rounds: usize) -> Result<Vec<Sized>> {
     let mut sizes = SIZES.into_iter().map(Sized::new).collect::<Result<Vec<_>>>()?;
-    let ends: Vec<Ends> = sizes.iter().map(|it| it.ends()).collect::<Result<_>>()?;
+    let ends: Vec<Ends> = sizes.iter().map(Sized::ends).collect::<Result<_>>()?;
     let servers = start_servers(ends.iter())?;
     for number in 0..rounds {
         eprint!("\rservices: round {} of {rounds}", number + 1);
