@@ -276,11 +276,12 @@ impl Policies {
     }
 
     /// Brings the kernel to what was seen: whole tables at first and after a failure, else what
-    /// changed. Says whether it succeeded.
+    /// changed. What got in before a failure counts for the connections that are there, too. Says
+    /// whether all of it succeeded.
     pub(crate) fn publish(&mut self, kernel: &mut impl Kernel) -> bool {
         let written = self.write(kernel);
-        let decided = written.and_then(|()| kernel.decide_anew(&self.touched));
-        match decided {
+        let decided = kernel.decide_anew(&self.touched);
+        match written.and(decided) {
             Ok(()) => {
                 self.is_written = true;
                 self.touched.clear();

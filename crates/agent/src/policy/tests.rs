@@ -248,6 +248,16 @@ fn after_a_failure_the_kernel_is_written_whole_again() {
 }
 
 #[test]
+fn what_got_in_before_a_failure_counts_for_connections_that_are_there() {
+    let mut node = Node::complete();
+    assert!(node.publish());
+    node.kernel.refuses = true;
+    node.news(News::Policies(ward("globex"), Delta::Put("closed".into(), closed("globex").1)));
+    assert!(!node.publish());
+    assert_eq!((node.kernel.changed, &node.kernel.decided_anew), (1, &[network(2)].into()));
+}
+
+#[test]
 fn only_the_networks_of_the_tenant_that_changed_are_decided_anew() {
     let mut node = Node::complete();
     assert!(node.publish());
