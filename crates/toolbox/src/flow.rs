@@ -17,10 +17,7 @@ use crate::answer::Answer;
 use crate::connect::unspecified;
 use crate::target::{Protocol, Target};
 
-/// How many packets may be under way: fewer than a socket keeps. On a busy machine a server may not
-/// run for seconds, and what its socket cannot keep until then was lost by no network.
-const UNDER_WAY: u64 = 64;
-/// How long an answer may take. What is under way for longer is lost, and holds nothing up.
+/// How long an answer may take where only so many packets may be under way. What is under way for longer is lost, and holds nothing up.
 const LATE: Duration = Duration::from_secs(2);
 
 /// What came back of the numbers that were sent.
@@ -124,10 +121,12 @@ async fn pump(
     tally: &mut Tally,
 ) -> u64 {
     let total = u64::from(args.rate) * u64::from(args.seconds);
-    let window = Window::default();
+    let window = Window::of(args.under_way);
     let sending = async {
         let mut clock = tokio::time::interval(Duration::from_secs(1) / args.rate);
-        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if args.under_way.is_some() {
+            clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         for number in 0..total {
             clock.tick().await;
             window.wait(number).await;
@@ -153,14 +152,20 @@ async fn pump(
 }
 
 /// How far sending may be ahead of answers.
-#[derive(Default)]
 struct Window {
+    most: u64,
     answered: Cell<u64>,
     given_up: Cell<u64>,
     news: Notify,
 }
 
 impl Window {
+    /// Of so many packets, or without an end.
+    fn of(most: Option<u64>) -> Self {
+        let most = most.unwrap_or(u64::MAX);
+        Window { most, answered: Cell::new(0), given_up: Cell::new(0), news: Notify::new() }
+    }
+
     fn answered(&self, in_all: u64) {
         self.answered.set(in_all);
         self.news.notify_one();
@@ -172,7 +177,7 @@ impl Window {
 
     /// Until there is room for one more after so many; what is late makes room.
     async fn wait(&self, sent: u64) {
-        while self.under_way(sent) >= UNDER_WAY {
+        while self.under_way(sent) >= self.most {
             if tokio::time::timeout(LATE, self.news.notified()).await.is_err() {
                 self.given_up.set(sent.saturating_sub(self.answered.get()));
             }
@@ -215,21 +220,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_under_way_than_a_socket_keeps_and_what_is_lost_holds_nothing_up() {
-        let window = Window::default();
-        window.wait(UNDER_WAY - 1).await;
-        let (waits, answers) = (window.wait(UNDER_WAY), async { window.answered(1) });
+    async fn no_more_is_under_way_than_was_said_and_what_is_lost_holds_nothing_up() {
+        let window = Window::of(Some(64));
+        window.wait(63).await;
+        let (waits, answers) = (window.wait(64), async { window.answered(1) });
         tokio::join!(waits, answers);
         assert_eq!(window.given_up.get(), 0, "the answer made room");
-        window.wait(UNDER_WAY + 1).await;
-        assert_eq!(window.given_up.get(), UNDER_WAY, "none came, and all were given up");
-        window.wait(2 * UNDER_WAY).await;
+        window.wait(65).await;
+        assert_eq!(window.given_up.get(), 64, "none came, and all were given up");
+        window.wait(128).await;
+    }
+
+    #[tokio::test]
+    async fn where_nothing_was_said_silence_holds_nothing_up() {
+        Window::of(None).wait(1_000_000).await;
     }
 
     fn short_flow(port: u16) -> FlowArgs {
         let server = Some(format!("127.0.0.1:{port}"));
         let linger = Duration::from_secs(5);
-        FlowArgs { udp: server.clone(), tcp: server, rate: 500, seconds: 1, linger }
+        FlowArgs {
+            udp: server.clone(),
+            tcp: server,
+            rate: 500,
+            seconds: 1,
+            linger,
+            under_way: None,
+        }
     }
 
     #[tokio::test]
@@ -247,9 +264,9 @@ mod tests {
     async fn a_silent_server_is_counted_as_loss() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
-        let args = FlowArgs { linger: Duration::ZERO, rate: 100, ..short_flow(port) };
+        let args = FlowArgs { linger: Duration::ZERO, ..short_flow(port) };
         let server = args.udp.clone().unwrap();
         let tally = udp(Target::new(Protocol::Udp, &server).unwrap(), &args).await.unwrap();
-        assert_eq!((tally.received, tally.lost), (0, 100));
+        assert_eq!((tally.received, tally.lost), (0, 500));
     }
 }

@@ -130,6 +130,10 @@ pub struct FlowArgs {
     /// How long to wait for late answers after the last packet.
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     pub linger: Duration,
+    /// Let no more packets be under way than this: a server on a busy machine may not run for
+    /// seconds, and what its socket cannot keep until then was lost by no network.
+    #[arg(long, value_name = "PACKETS")]
+    pub under_way: Option<u64>,
 }
 
 /// How results are printed.

@@ -37,7 +37,7 @@ pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
 pub(crate) fn flow(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
     let seconds = seconds.to_string();
     let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
-    let how = ["--udp", server, "--rate", "200", "--seconds", &seconds];
+    let how = ["--udp", server, "--rate", "200", "--under-way", "64", "--seconds", &seconds];
     stage.kubectl.start(&[&inside[..], &how[..]].concat())
 }
 

@@ -22,8 +22,8 @@ const BURST: usize = 60;
 pub(crate) fn api_is_away(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("this API is not ours to stop")?;
     let seconds = (AWAY.as_secs() + 20).to_string();
-    let talk =
-        ["atoll", "toolbox", "flow", "--udp", "10.0.0.6", "--rate", "200", "--seconds", &seconds];
+    let talk = ["atoll", "toolbox", "flow", "--udp", "10.0.0.6", "--rate", "200"];
+    let talk = [&talk[..], &["--under-way", "64", "--seconds", &seconds]].concat();
     stage.kubectl.apply(&pod("talker", &talk))?;
     let talker = ["pod", "--namespace=acme", "talker"];
     stage.kubectl.wait_for("talker to run", &talker, |pod| pod["status"]["phase"] == "Running")?;
