@@ -1,6 +1,6 @@
 //! What is counted for a pod, and what is told to whoever listens.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use atoll_datapath::{DropReason, Event, Events, Happening, Tended};
 use atoll_testkit::eventually;
@@ -96,14 +96,16 @@ fn when_nobody_listens_nothing_is_told() {
     let fabric = Fabric::of(1);
     let [one, _other] = two_pods(&fabric);
     let node = &fabric.nodes[0];
+    let nobody: IpAddr = [10, 0, 0, 77].into();
     let lose_one = |port: u16| {
         let dropped = || node.dropped(Some(one.network), DropReason::NoEndpoint);
         let before = dropped();
-        udp(one.v4(), 0).send_to(b"?", ("10.0.0.77", port)).unwrap();
+        udp(one.v4(), 0).send_to(b"?", (nobody, port)).unwrap();
         eventually("it was dropped", || (dropped() > before).then_some(()));
     };
     let ports = |told: Vec<Event>| -> Vec<u16> {
-        told.iter().map(|event| event.destination.port()).collect()
+        let ours = told.iter().filter(|event| event.destination.ip() == nobody);
+        ours.map(|event| event.destination.port()).collect()
     };
     let at = |port| move |event: &Event| event.destination.port() == port;
     assert_eq!(ports(told_during(node, || lose_one(1), at(1))), [1]);
