@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::datapath::{self, Measured};
-use crate::document::Section;
+use crate::document::{Judged, Section};
 use crate::paths::{self, Place};
 use crate::traffic::Kind;
 
@@ -31,45 +31,76 @@ them. Counts do not feel the load of this machine. They do not know of caches, m
 branches or network cards either: differences of a few percent between kinds of path should not be \
 believed, differences of one path between two versions should.";
 
+const OVN_NOTES: &str = "\
+*OVN*: Debian's, with its kernel datapath and Geneve: a logical switch over two hosts, port security, \
+policies that keep state and allow what is measured, a load balancer and a router.";
+
+const GUARD_NOTES: &str = "\
+The bounds are what the paths cost when they were last made cheaper, and a little for noise. Who makes \
+one cheaper lowers its bound.";
+
 /// Counts inside the machine, and tells the outside.
 pub(crate) fn inside(rounds: usize, only_ours: bool) -> Result<()> {
-    let paths = if only_ours { paths::ours_and_limits()? } else { paths::all_and_services()? };
+    let paths = if only_ours { paths::ours_and_limits()? } else { paths::all_with_services_and_ovn()? };
     let measured = datapath::measure_paths(&paths, &KINDS, rounds)?;
     println!("{MARK}{}", serde_json::to_string(&measured)?);
     Ok(())
 }
 
-/// Starts the machine, and gives what it counted.
+/// Starts the machine, and gives what it counted, judged by our goals.
 pub(crate) fn measure(rounds: usize) -> Result<Section> {
-    let measured = read(&run_machine(rounds)?)?;
-    let (same, across): (Vec<_>, Vec<_>) =
-        measured.into_iter().partition(|path| path.place() == Place::SameNode);
-    let tables = [&same, &across];
-    let table = |paths: &[Measured]| datapath::table(paths, Kind::name);
-    Ok(Section {
-        title: "Counted in instructions",
-        notes: format!("{NOTES}\n\nLinux {KERNEL}, {rounds} rounds."),
-        tables: tables.map(|paths| (paths[0].place().to_string(), table(paths))).into(),
-        judged: tables.iter().flat_map(|paths| datapath::judge(paths)).collect(),
-    })
+    let notes = format!("{NOTES}\n\n{OVN_NOTES}\n\nLinux {KERNEL}, {rounds} rounds.");
+    let ovn = ["--package"; paths::OVN_PACKAGES.len()].into_iter().zip(paths::OVN_PACKAGES);
+    let ovn = ovn.chain(["--module"; paths::OVN_MODULES.len()].into_iter().zip(paths::OVN_MODULES));
+    let options: Vec<&str> = ovn.flat_map(|(option, value)| [option, value]).collect();
+    let counted = run_machine(&options, &["--rounds", &rounds.to_string()])?;
+    Ok(section("Counted in instructions", notes, counted, datapath::judge))
 }
 
-fn run_machine(rounds: usize) -> Result<String> {
+/// Our own paths alone, held to what they cost when they were last made cheaper.
+pub(crate) fn guard(rounds: usize) -> Result<Section> {
+    let notes = format!("{NOTES}\n\n{GUARD_NOTES}\n\nLinux {KERNEL}, {rounds} rounds.");
+    let counted = run_machine(&[], &["--only-ours", "--rounds", &rounds.to_string()])?;
+    Ok(section("Guard", notes, counted, datapath::judge_kept))
+}
+
+fn section(
+    title: &'static str,
+    notes: String,
+    counted: Vec<Measured>,
+    judge: fn(&[Measured]) -> Vec<Judged>,
+) -> Section {
+    let (same, across): (Vec<_>, Vec<_>) =
+        counted.into_iter().partition(|path| path.place() == Place::SameNode);
+    let places = [same, across];
+    let table = |paths: &[Measured]| datapath::table(paths, Kind::name);
+    Section {
+        title,
+        notes,
+        tables: places.iter().map(|it| (it[0].place().to_string(), table(it))).collect(),
+        plots: vec![],
+        judged: places.iter().flat_map(|it| judge(it)).collect(),
+    }
+}
+
+fn run_machine(options: &[&str], arguments: &[&str]) -> Result<Vec<Measured>> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let script = Path::new("scripts/in-kernel");
     ensure!(script.exists(), "{} is not here: run this inside the clone", script.display());
-    eprintln!("counted: a machine with Linux {KERNEL} counts {rounds} rounds (some minutes)");
+    eprintln!("counted: a machine with Linux {KERNEL} counts (some minutes)");
     let output = Command::new(script)
         .arg("--counted")
         .args(TOOLS.iter().flat_map(|tool| ["--tool", tool]))
+        .args(options)
         .args([KERNEL.as_ref(), this.as_os_str()])
-        .args(["count", "--rounds", &rounds.to_string()])
+        .arg("count")
+        .args(arguments)
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start the machine")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "the machine counted nothing; it said:\n{said}");
-    Ok(said)
+    read(&said)
 }
 
 fn read(said: &str) -> Result<Vec<Measured>> {

@@ -53,6 +53,7 @@ pub(crate) fn measure(atoll: &Path, rounds: usize, quick: bool) -> Result<Sectio
             ("Round trip, µs, and kernel memory".into(), round_trips(&sizes)?),
             ("The agent's memory".into(), memory_of_agents(atoll, agents)?),
         ],
+        plots: vec![],
         judged: judge(&sizes),
     })
 }

@@ -53,6 +53,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
         tables: [&same, &across]
             .map(|paths| (paths[0].place.to_string(), table(paths, Kind::heading)))
             .into(),
+        plots: vec![],
         judged: [same, across].iter().flat_map(|paths| judge(paths)).collect(),
     })
 }
@@ -153,13 +154,20 @@ pub(crate) fn cell(values: &[f64], ratios: &Sample) -> String {
 
 /// Our own paths by their goals.
 pub(crate) fn judge(paths: &[Measured]) -> Vec<Judged> {
-    let mut judged = judge_path(paths, ATOLL, "", Kind::goal);
-    judged.extend(judge_path(
-        paths,
-        ATOLL_SERVICE,
-        " through a service",
-        Kind::goal_through_service,
-    ));
+    judge_ours(paths, [Kind::goal, Kind::goal_through_service])
+}
+
+/// Our own paths by what they cost before.
+pub(crate) fn judge_kept(paths: &[Measured]) -> Vec<Judged> {
+    judge_ours(paths, [Kind::kept, Kind::kept_through_service])
+}
+
+/// What is asked of a kind of traffic in a place.
+type Asked = fn(Kind, Place) -> Option<Goal>;
+
+fn judge_ours(paths: &[Measured], [straight, through_service]: [Asked; 2]) -> Vec<Judged> {
+    let mut judged = judge_path(paths, ATOLL, "", straight);
+    judged.extend(judge_path(paths, ATOLL_SERVICE, " through a service", through_service));
     judged
 }
 
@@ -167,7 +175,7 @@ fn judge_path(
     paths: &[Measured],
     name: &str,
     way: &str,
-    goal_of: fn(Kind, Place) -> Option<Goal>,
+    goal_of: Asked,
 ) -> Vec<Judged> {
     let ours = paths.iter().find(|path| path.name == name);
     let ratios = ours.map(|ours| ours.ratios(&paths[0])).unwrap_or_default();

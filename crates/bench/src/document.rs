@@ -1,11 +1,18 @@
 //! What a run says: sections of tables, a verdict on the goals, and the page that keeps them.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
+
+use anyhow::{Context, Result};
 
 use crate::goal::{Goal, Verdict};
 use crate::machine::Machine;
+use crate::plot::Plot;
 use crate::table::Table;
+
+/// Where plots lie, beside the document.
+const PLOTS: &str = "plots";
 
 /// One part of a run.
 #[derive(Clone, Debug)]
@@ -14,6 +21,8 @@ pub(crate) struct Section {
     /// How it was measured and what is not in it.
     pub(crate) notes: String,
     pub(crate) tables: Vec<(String, Table)>,
+    /// Curves of the tables above.
+    pub(crate) plots: Vec<Plot>,
     pub(crate) judged: Vec<Judged>,
 }
 
@@ -32,6 +41,9 @@ impl fmt::Display for Section {
         for (title, table) in &self.tables {
             writeln!(f, "### {title}\n\n{table}")?;
         }
+        for plot in &self.plots {
+            writeln!(f, "{}\n", plot.markdown(PLOTS))?;
+        }
         match self.judged.as_slice() {
             [] => Ok(()),
             judged => writeln!(f, "### Goals\n\n{}", goals(judged)),
@@ -47,8 +59,16 @@ fn goals(judged: &[Judged]) -> Table {
     table
 }
 
-/// The whole page.
-pub(crate) fn write(machine: &Machine, sections: &[Section], quick: bool) -> String {
+/// Writes the page, and its plots beside it.
+pub(crate) fn write(path: &Path, machine: &Machine, sections: &[Section], quick: bool) -> Result<()> {
+    let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    sections.iter().flat_map(|section| &section.plots).try_for_each(|plot| plot.draw(&folder))?;
+    std::fs::write(path, page(machine, sections, quick))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn page(machine: &Machine, sections: &[Section], quick: bool) -> String {
     let command = if quick { "make bench-quick" } else { "make bench" };
     let sections: Vec<_> = sections.iter().map(ToString::to_string).collect();
     format!(
@@ -75,6 +95,7 @@ pub(crate) fn verdict(sections: &[Section]) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::Line;
 
     fn section(verdict: Verdict) -> Section {
         let mut table = Table::new(["path", "cost"]);
@@ -82,7 +103,16 @@ mod tests {
         let goal = Goal::AtMost(1.08);
         let judged = Judged { what: "round trip".into(), goal, verdict, median: 1.2 };
         let tables = vec![("Same node".into(), table)];
-        Section { title: "Datapath", notes: "In turns.".into(), tables, judged: vec![judged] }
+        let line = Line { name: "Atoll".into(), points: vec![(1.0, 1.2)] };
+        let plot = Plot {
+            file: "path.svg",
+            title: "The path".into(),
+            across: "pods",
+            up: "cost",
+            lines: vec![line],
+        };
+        let (notes, plots, judged) = ("In turns.".into(), vec![plot], vec![judged]);
+        Section { title: "Datapath", notes, tables, plots, judged }
     }
 
     fn machine() -> Machine {
@@ -97,17 +127,27 @@ mod tests {
 
     #[test]
     fn the_page_says_where_when_and_what_was_measured() {
-        let page = write(&machine(), &[section(Verdict::Met)], false);
+        let page = page(&machine(), &[section(Verdict::Met)], false);
         for part in [
             "`make bench`",
             "A Processor, 2 cores, Linux 6.18.0, 2026-11-15, commit c0ffee",
             "## Datapath",
             "### Same node",
             "| a    |",
+            "![The path](plots/path.svg)",
             "| round trip | ≤ 1.08 |  1.20 |     met |",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
+    }
+
+    #[test]
+    fn the_plots_of_a_page_lie_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("benchmarks.md");
+        write(&path, &machine(), &[section(Verdict::Met)], true).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("`make bench-quick`"));
+        assert!(folder.path().join("plots/path.svg").exists());
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(crate) fn measure(rounds: usize, quick: bool) -> Result<Section> {
             ("Compile and load".into(), loaded_table(&loads)),
             ("With 1,000 policies beside none, µs".into(), packets_table(&contestants)),
         ],
+        plots: vec![],
         judged: judge(&contestants),
     })
 }

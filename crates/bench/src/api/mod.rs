@@ -76,6 +76,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
         title: "API",
         notes: format!("{NOTES}\n\n{rounds} rounds."),
         tables: vec![("The embedded API beside the real one".into(), table(&embedded, &real))],
+        plots: vec![],
         judged: judged(&embedded, &real),
     })
 }

@@ -69,6 +69,7 @@ pub(crate) fn measure(atoll: &Path, rounds: usize) -> Result<Section> {
         title: "CNI",
         notes: format!("{NOTES}\n\n{rounds} rounds of {PODS_ALONE} and {PODS_IN_BURST} pods."),
         tables: std::iter::once(alone).chain(bursts).collect(),
+        plots: vec![],
         judged: vec![],
     })
 }

@@ -88,6 +88,7 @@ pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
             (format!("How long a pod waits at {} pods a second", delay::RATE), waits(&outcomes)),
             ("As clusters grow".into(), growth(&outcomes)),
         ],
+        plots: vec![],
         judged: outcomes.iter().flat_map(judge).collect(),
     })
 }

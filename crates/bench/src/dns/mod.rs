@@ -60,6 +60,7 @@ pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
             ("CPU of an answer".into(), table(&names, &costs)),
             ("As names and networks grow".into(), growth),
         ],
+        plots: vec![],
         judged: judged(&names, &costs).into_iter().chain(kept).collect(),
     })
 }

@@ -3,6 +3,7 @@
 mod atoll;
 mod everything;
 mod nft;
+mod ovn;
 mod peers;
 
 use std::any::Any;
@@ -15,6 +16,7 @@ use atoll_testkit::Namespace;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use atoll::{Cluster, Setting, port};
+pub(crate) use ovn::{MODULES as OVN_MODULES, PACKAGES as OVN_PACKAGES};
 
 /// The contestant whose goals are ours.
 pub(crate) const ATOLL: &str = "**Atoll**, two tenants";
@@ -77,11 +79,12 @@ pub(crate) fn all() -> Result<Vec<Path>> {
     with_cluster(&cluster()?)
 }
 
-/// The same, and those through a service.
-pub(crate) fn all_and_services() -> Result<Vec<Path>> {
+/// The same, those through a service, and those of OVN, whose switch is a part of few kernels.
+pub(crate) fn all_with_services_and_ovn() -> Result<Vec<Path>> {
     let cluster = cluster()?;
     let mut paths = with_cluster(&cluster)?;
     paths.extend([peers::routed_service()?, Path::through_service(&cluster)]);
+    paths.extend(ovn::paths()?);
     Ok(paths)
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Link {
 
 /// What VXLAN over IPv4 takes from each packet.
 const VXLAN_OVERHEAD: u32 = 50;
-const UNDERLAY_MTU: u32 = 1500;
+pub(super) const UNDERLAY_MTU: u32 = 1500;
 
 /// The two sides of a veth, both up.
 pub(super) fn pair(here: &Namespace, name: &str, there: &Namespace, peer: &str, mtu: u32) {
@@ -30,7 +30,7 @@ pub(super) fn pair(here: &Namespace, name: &str, there: &Namespace, peer: &str, 
     there.ip(&format!("link set {peer} up"));
 }
 
-fn namespaces<const N: usize>() -> [Arc<Namespace>; N] {
+pub(super) fn namespaces<const N: usize>() -> [Arc<Namespace>; N] {
     std::array::from_fn(|_| Arc::new(Namespace::new()))
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
             (format!("As services of {PODS_EACH} pods grow"), growth(&sizes)),
             (format!("{FLOWS} connections over {BACKENDS} backends"), spread_table(&spread)),
         ],
+        plots: vec![],
         judged,
     })
 }

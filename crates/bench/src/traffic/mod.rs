@@ -122,6 +122,27 @@ impl Kind {
         }
     }
 
+    /// What it cost in instructions when it was last made cheaper, and 1.5 % for noise.
+    pub(crate) fn kept(self, place: Place) -> Option<Goal> {
+        match (self, place) {
+            (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.11)),
+            (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.14)),
+            (Kind::RoundTrip, Place::AcrossNodes) => Some(Goal::AtMost(1.00)),
+            (Kind::Connect, Place::AcrossNodes) => Some(Goal::AtMost(1.10)),
+            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _) => None,
+        }
+    }
+
+    /// The same through a service.
+    pub(crate) fn kept_through_service(self, place: Place) -> Option<Goal> {
+        match (self, place) {
+            (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.23)),
+            (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.29)),
+            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _)
+            | (_, Place::AcrossNodes) => None,
+        }
+    }
+
     fn cpu_of_asker(self) -> usize {
         match self {
             Kind::StreamTwoCpus => pinned::other_cpu(),
