@@ -12,6 +12,7 @@ mod config;
 mod directory;
 mod infra;
 mod kernel;
+mod lanes;
 mod leave;
 mod names;
 mod plain;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use config::{AgentConfig, NamesConfig};
 pub use kernel::Kernel;
+pub use lanes::connect;
 pub use leave::{LeaveConfig, leave, left_on_node};
 pub use plugin::PluginPlaces;
 

@@ -41,7 +41,8 @@ one cheaper lowers its bound.";
 
 /// Counts inside the machine, and tells the outside.
 pub(crate) fn inside(rounds: usize, only_ours: bool) -> Result<()> {
-    let paths = if only_ours { paths::ours_and_limits()? } else { paths::all_with_services_and_ovn()? };
+    let paths =
+        if only_ours { paths::ours_and_limits()? } else { paths::all_with_services_and_ovn()? };
     let measured = datapath::measure_paths(&paths, &KINDS, rounds)?;
     println!("{MARK}{}", serde_json::to_string(&measured)?);
     Ok(())

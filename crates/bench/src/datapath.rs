@@ -171,12 +171,7 @@ fn judge_ours(paths: &[Measured], [straight, through_service]: [Asked; 2]) -> Ve
     judged
 }
 
-fn judge_path(
-    paths: &[Measured],
-    name: &str,
-    way: &str,
-    goal_of: Asked,
-) -> Vec<Judged> {
+fn judge_path(paths: &[Measured], name: &str, way: &str, goal_of: Asked) -> Vec<Judged> {
     let ours = paths.iter().find(|path| path.name == name);
     let ratios = ours.map(|ours| ours.ratios(&paths[0])).unwrap_or_default();
     let judged = paths[0].kinds.iter().zip(ratios).filter_map(|(kind, ratios)| {

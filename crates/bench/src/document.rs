@@ -60,9 +60,15 @@ fn goals(judged: &[Judged]) -> Table {
 }
 
 /// Writes the page, and its plots beside it.
-pub(crate) fn write(path: &Path, machine: &Machine, sections: &[Section], quick: bool) -> Result<()> {
+pub(crate) fn write(
+    path: &Path,
+    machine: &Machine,
+    sections: &[Section],
+    quick: bool,
+) -> Result<()> {
     let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
     sections.iter().flat_map(|section| &section.plots).try_for_each(|plot| plot.draw(&folder))?;
     std::fs::write(path, page(machine, sections, quick))
         .with_context(|| format!("cannot write {}", path.display()))

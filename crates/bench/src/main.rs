@@ -15,6 +15,7 @@ mod document;
 mod goal;
 mod machine;
 mod node;
+mod nodes;
 mod paths;
 mod pinned;
 mod plot;
@@ -73,7 +74,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "nodes", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -107,6 +108,8 @@ enum Part {
     Policy,
     /// The controller: addresses a second, its start and its memory as clusters grow
     Control,
+    /// A thousand simulated nodes against a real kube-apiserver
+    Nodes,
     /// The resolver beside Debian's DNS servers and CoreDNS
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
@@ -156,6 +159,7 @@ impl Run {
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
             Part::Services => services::measure(rounds(15, 5)),
             Part::Policy => policy::measure(rounds(15, 5), self.quick),
+            Part::Nodes => nodes::measure(self.quick),
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
             Part::Api => api::measure(rounds(3, 1)),
         }

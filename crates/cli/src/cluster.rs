@@ -30,7 +30,7 @@ impl ClusterArgs {
                 Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
             }
         };
-        Ok(Client::try_from(config)?)
+        atoll_agent::connect(config)
     }
 }
 

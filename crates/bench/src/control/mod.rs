@@ -16,7 +16,9 @@ use crate::goal::Goal;
 use crate::sample::Sample;
 use crate::table::Table;
 use delay::Delay;
-use plane::{Plane, Size, Whose};
+use plane::Size;
+
+pub(crate) use plane::{Plane, Whose, resident};
 
 /// Pods that are made at once in one network of a /16.
 const BURST: usize = 5_000;

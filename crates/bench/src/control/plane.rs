@@ -57,7 +57,7 @@ impl Size {
 
 /// Whose API the controller works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(crate) enum Whose {
     /// The lab's.
     Embedded,
     /// kube-apiserver with etcd.
@@ -77,10 +77,10 @@ impl Whose {
 }
 
 /// The API and its objects. All of it ends with this value.
-pub(super) struct Plane {
+pub(crate) struct Plane {
     server: Server,
     folder: TempDir,
-    pub(super) client: Client,
+    pub(crate) client: Client,
     runtime: Runtime,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Controller {
 
 impl Plane {
     /// An empty cluster with our definitions.
-    pub(super) fn start(whose: Whose) -> Result<Self> {
+    pub(crate) fn start(whose: Whose) -> Result<Self> {
         let server = match whose {
             Whose::Embedded => Server::embedded()?,
             Whose::Real => Server::real()?,
@@ -106,6 +106,12 @@ impl Plane {
         plane.create(&plane.all::<CustomResourceDefinition>(), definitions)?;
         plane.await_definitions()?;
         Ok(plane)
+    }
+
+    /// How it is reached.
+    pub(crate) fn kubeconfig(&self) -> Result<String> {
+        let path = &self.server.kubeconfig;
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Waits until objects of our kinds can be made.
@@ -210,7 +216,7 @@ impl Plane {
         self.block_on(made)
     }
 
-    pub(super) fn block_on<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.runtime.block_on(work)
     }
 }
@@ -261,10 +267,15 @@ impl Controller {
 
     /// Its resident memory.
     pub(super) fn resident_bytes(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.process.0.id());
-        let status = std::fs::read_to_string(path).context("cannot read the memory")?;
-        resident_bytes(&status).context("the kernel does not tell the controller's memory")
+        resident(self.process.0.id())
     }
+}
+
+/// The resident memory of a process.
+pub(crate) fn resident(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    resident_bytes(&status).with_context(|| format!("{path} tells no memory"))
 }
 
 fn network(tenant: &str, name: &str) -> Value {

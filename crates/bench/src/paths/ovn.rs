@@ -152,7 +152,8 @@ impl Network {
 
     fn northbound(&self, arguments: &[&str]) -> Result<()> {
         let database = format!("--db={}", self.socket("nb"));
-        let all: Vec<&str> = [database.as_str()].into_iter().chain(arguments.iter().copied()).collect();
+        let all: Vec<&str> =
+            [database.as_str()].into_iter().chain(arguments.iter().copied()).collect();
         run("ovn-nbctl", &all)
     }
 
