@@ -56,12 +56,10 @@ enum Command {
     /// Count instructions, inside a machine whose clock counts them
     #[command(hide = true)]
     Count {
+        what: counted::What,
         /// How many rounds
         #[arg(long)]
         rounds: usize,
-        /// Our paths and the limits alone, which takes less than half of the time
-        #[arg(long)]
-        only_ours: bool,
     },
     /// The embedded API that is measured; it ends with its standard input
     #[command(hide = true)]
@@ -119,8 +117,8 @@ enum Part {
 fn main() -> Result<ExitCode> {
     match Bench::parse().command {
         Command::Serve(arguments) => api::serve(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Count { rounds, only_ours } => {
-            counted::inside(rounds, only_ours).map(|()| ExitCode::SUCCESS)
+        Command::Count { what, rounds } => {
+            counted::inside(what, rounds).map(|()| ExitCode::SUCCESS)
         }
         Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
         Command::Ask(ask) => {

@@ -95,6 +95,11 @@ fn without_policy() -> Result<Cluster> {
     Cluster::new(&Setting { policy: false, ..Setting::everything(&[NETWORK]) })
 }
 
+/// Puts the policies of so many applications into force.
+pub(crate) fn enforce(cluster: &Cluster, applications: u32) -> Result<()> {
+    load(cluster, applications).map(drop)
+}
+
 fn load(cluster: &Cluster, applications: u32) -> Result<Loaded> {
     let events = crowd(applications)?;
     let mut compiler = Compiler::new();

@@ -5,10 +5,14 @@
 //! machine does meanwhile: it repeats within a percent. The rule: a count says which path does more
 //! work, never how long it takes.
 
+mod growth;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde::de::DeserializeOwned;
 
 use crate::datapath::{self, Measured};
 use crate::document::{Judged, Section};
@@ -39,13 +43,30 @@ const GUARD_NOTES: &str = "\
 The bounds are what the paths cost when they were last made cheaper, and a little for noise. Who makes \
 one cheaper lowers its bound.";
 
+/// What is counted inside the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// Every path
+    All,
+    /// Our own and what they are compared with, which takes less than half of the time
+    Ours,
+    /// One of ours as things grow
+    Growth,
+}
+
 /// Counts inside the machine, and tells the outside.
-pub(crate) fn inside(rounds: usize, only_ours: bool) -> Result<()> {
-    let paths =
-        if only_ours { paths::ours_and_limits()? } else { paths::all_with_services_and_ovn()? };
-    let measured = datapath::measure_paths(&paths, &KINDS, rounds)?;
-    println!("{MARK}{}", serde_json::to_string(&measured)?);
+pub(crate) fn inside(what: What, rounds: usize) -> Result<()> {
+    let counts = match what {
+        What::All => paths_counted(&paths::all_with_services_and_ovn()?, rounds)?,
+        What::Ours => paths_counted(&paths::ours_and_limits()?, rounds)?,
+        What::Growth => serde_json::to_string(&growth::count(rounds)?)?,
+    };
+    println!("{MARK}{counts}");
     Ok(())
+}
+
+fn paths_counted(paths: &[paths::Path], rounds: usize) -> Result<String> {
+    Ok(serde_json::to_string(&datapath::measure_paths(paths, &KINDS, rounds)?)?)
 }
 
 /// Starts the machine, and gives what it counted, judged by our goals.
@@ -54,15 +75,23 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
     let ovn = ["--package"; paths::OVN_PACKAGES.len()].into_iter().zip(paths::OVN_PACKAGES);
     let ovn = ovn.chain(["--module"; paths::OVN_MODULES.len()].into_iter().zip(paths::OVN_MODULES));
     let options: Vec<&str> = ovn.flat_map(|(option, value)| [option, value]).collect();
-    let counted = run_machine(&options, &["--rounds", &rounds.to_string()])?;
-    Ok(section("Counted in instructions", notes, counted, datapath::judge))
+    let mut section = section(
+        "Counted in instructions",
+        notes,
+        run(What::All, &options, rounds)?,
+        datapath::judge,
+    );
+    let points: Vec<growth::Point> = run(What::Growth, &[], rounds)?;
+    section.tables.push(("As things grow, same node".into(), growth::table(&points)));
+    section.plots.push(growth::plot(&points));
+    section.judged.extend(growth::judge(&points));
+    Ok(section)
 }
 
 /// Our own paths alone, held to what they cost when they were last made cheaper.
 pub(crate) fn guard(rounds: usize) -> Result<Section> {
     let notes = format!("{NOTES}\n\n{GUARD_NOTES}\n\nLinux {KERNEL}, {rounds} rounds.");
-    let counted = run_machine(&[], &["--only-ours", "--rounds", &rounds.to_string()])?;
-    Ok(section("Guard", notes, counted, datapath::judge_kept))
+    Ok(section("Guard", notes, run(What::Ours, &[], rounds)?, datapath::judge_kept))
 }
 
 fn section(
@@ -84,27 +113,27 @@ fn section(
     }
 }
 
-fn run_machine(options: &[&str], arguments: &[&str]) -> Result<Vec<Measured>> {
+/// Runs a machine that counts, and reads its counts.
+fn run<T: DeserializeOwned>(what: What, options: &[&str], rounds: usize) -> Result<T> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let script = Path::new("scripts/in-kernel");
     ensure!(script.exists(), "{} is not here: run this inside the clone", script.display());
-    eprintln!("counted: a machine with Linux {KERNEL} counts (some minutes)");
+    eprintln!("counted: a machine with Linux {KERNEL} counts {what:?} (some minutes)");
     let output = Command::new(script)
         .arg("--counted")
         .args(TOOLS.iter().flat_map(|tool| ["--tool", tool]))
         .args(options)
         .args([KERNEL.as_ref(), this.as_os_str()])
-        .arg("count")
-        .args(arguments)
+        .args(["count", &format!("{what:?}").to_lowercase(), "--rounds", &rounds.to_string()])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start the machine")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "the machine counted nothing; it said:\n{said}");
     read(&said)
 }
 
-fn read(said: &str) -> Result<Vec<Measured>> {
+fn read<T: DeserializeOwned>(said: &str) -> Result<T> {
     let counts = said.lines().find_map(|line| line.strip_prefix(MARK));
     let counts = counts.with_context(|| format!("there are no counts in: {said}"))?;
     serde_json::from_str(counts).context("the machine's counts cannot be read")
@@ -118,13 +147,13 @@ mod tests {
     fn what_the_machine_counted_is_found_among_what_it_said() {
         let said = "kernel 6.12\ncounted: [{\"name\":\"direct\",\"place\":\"SameNode\",\
                     \"kinds\":[\"RoundTrip\"],\"rounds\":[[31.0,31.1]]}]\nin-kernel: ended with 0\n";
-        let measured = read(said).unwrap();
+        let measured: Vec<Measured> = read(said).unwrap();
         assert_eq!((measured.len(), measured[0].place()), (1, Place::SameNode));
     }
 
     #[test]
     fn a_machine_that_says_no_counts_is_quoted() {
-        let refused = read("kernel panic").unwrap_err().to_string();
+        let refused = read::<Vec<Measured>>("kernel panic").unwrap_err().to_string();
         assert_eq!(refused, "there are no counts in: kernel panic");
     }
 }
