@@ -12,6 +12,7 @@ mod curve;
 mod datapath;
 mod dns;
 mod document;
+mod faults;
 mod goal;
 mod machine;
 mod node;
@@ -72,7 +73,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "nodes", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "nodes", "faults", "dns", "api"])]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -108,6 +109,8 @@ enum Part {
     Control,
     /// A thousand simulated nodes against a real kube-apiserver
     Nodes,
+    /// What pods notice when the agent dies or is replaced
+    Faults,
     /// The resolver beside Debian's DNS servers and CoreDNS
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
@@ -158,6 +161,7 @@ impl Run {
             Part::Services => services::measure(rounds(15, 5)),
             Part::Policy => policy::measure(rounds(15, 5), self.quick),
             Part::Nodes => nodes::measure(self.quick),
+            Part::Faults => faults::measure(&self.atoll, rounds(5, 2)),
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
             Part::Api => api::measure(rounds(3, 1)),
         }

@@ -18,6 +18,8 @@ use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node, Pod};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -50,7 +52,7 @@ impl PlannedPod {
 pub(crate) struct AgentNode {
     folder: TempDir,
     agent: Ended,
-    _thread: Worker<BpfFileSystem>,
+    thread: Worker<BpfFileSystem>,
     pub(crate) namespace: Namespace,
     api: Option<Runtime>,
 }
@@ -76,12 +78,26 @@ impl AgentNode {
         let client = api.block_on(client(&kubeconfig))?;
         api.block_on(fill(&client, pods))?;
         let thread = Worker::start(&namespace, BpfFileSystem::mount_for_this_thread);
-        let (program, place) = (atoll.to_owned(), folder.path().to_owned());
-        let agent = thread.run(move |bpf| start_agent(&program, &place, bpf.path()))?;
-        let agent = Ended(agent);
-        let mut node = AgentNode { folder, agent, _thread: thread, namespace, api: Some(api) };
+        let agent = start_on(&thread, atoll, folder.path())?;
+        let mut node = AgentNode { folder, agent, thread, namespace, api: Some(api) };
         node.wait_until_ready()?;
         Ok(node)
+    }
+
+    /// Kills the agent, starts `atoll` in its place and waits until it is ready.
+    pub(crate) fn restart(&mut self, atoll: &Path) -> Result<()> {
+        self.agent.0.kill().context("cannot kill the agent")?;
+        self.agent.0.wait()?;
+        self.agent = start_on(&self.thread, atoll, self.folder.path())?;
+        self.wait_until_ready()
+    }
+
+    /// Asks the agent to end, and waits until it did.
+    pub(crate) fn end_agent(&mut self) -> Result<()> {
+        let agent = Pid::from_raw(i32::try_from(self.agent.0.id())?);
+        kill(agent, Signal::SIGTERM).context("cannot ask the agent to end")?;
+        self.agent.0.wait()?;
+        Ok(())
     }
 
     /// Where the agent listens.
@@ -211,6 +227,11 @@ fn port(pod: &PlannedPod, pod_uid: String) -> Port {
             ..PortSpec::default()
         },
     )
+}
+
+fn start_on(thread: &Worker<BpfFileSystem>, atoll: &Path, folder: &Path) -> Result<Ended> {
+    let (program, place) = (atoll.to_owned(), folder.to_owned());
+    thread.run(move |bpf| start_agent(&program, &place, bpf.path())).map(Ended)
 }
 
 /// Runs on the node's thread, so that the agent is in its namespace, sees its BPF file system, and

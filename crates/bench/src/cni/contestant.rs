@@ -27,7 +27,7 @@ pub(super) enum Verb {
 pub(super) struct Pod {
     name: String,
     tenant: String,
-    namespace: Arc<Namespace>,
+    pub(super) namespace: Arc<Namespace>,
 }
 
 impl Pod {
@@ -52,27 +52,28 @@ pub(super) fn all<'a>(
     host: &'a Namespace,
     folder: &Path,
 ) -> Result<Vec<Contestant<'a>>> {
-    let plugin = folder.join("atoll-cni");
-    let atoll = atoll.canonicalize().with_context(|| format!("cannot find {}", atoll.display()))?;
-    symlink(atoll, &plugin)?;
     let peer = |name, kind: &str, number: u8| Contestant {
         name,
         program: Path::new(DEBIAN_PLUGINS).join(kind),
         configuration: peer_configuration(kind, number, folder),
         host,
     };
-    let atoll_configuration = json!({"cniVersion": "1.0.0", "name": "atoll", "type": "atoll-cni", "agentSocket": node.socket()});
     Ok(vec![
         Contestant { program: "/bin/true".into(), ..peer("process start", "none", 0) },
         peer("ptp + host-local", "ptp", 1),
         peer("bridge + host-local", "bridge", 2),
-        Contestant {
-            name: "**Atoll**",
-            program: plugin,
-            configuration: atoll_configuration.to_string(),
-            host: &node.namespace,
-        },
+        ours(atoll, node, folder)?,
     ])
+}
+
+/// Our own plugin, as a link in `folder` by the name that it is called by.
+pub(super) fn ours<'a>(atoll: &Path, node: &'a AgentNode, folder: &Path) -> Result<Contestant<'a>> {
+    let program = folder.join("atoll-cni");
+    let atoll = atoll.canonicalize().with_context(|| format!("cannot find {}", atoll.display()))?;
+    symlink(atoll, &program)?;
+    let configuration = json!({"cniVersion": "1.0.0", "name": "atoll", "type": "atoll-cni", "agentSocket": node.socket()});
+    let configuration = configuration.to_string();
+    Ok(Contestant { name: "**Atoll**", program, configuration, host: &node.namespace })
 }
 
 fn peer_configuration(kind: &str, number: u8, folder: &Path) -> String {

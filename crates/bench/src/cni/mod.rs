@@ -3,11 +3,12 @@
 mod contestant;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use atoll_testkit::Namespace;
+use tempfile::TempDir;
 
 use crate::document::Section;
 use crate::node::{AgentNode, PlannedPod};
@@ -40,6 +41,26 @@ struct Times {
 struct Burst {
     calls: [Vec<f64>; 2],
     per_second: [Vec<f64>; 2],
+}
+
+/// A container runtime of one node, as far as it calls our plugin.
+pub(crate) struct Runtime<'a> {
+    plugin: Contestant<'a>,
+    _folder: TempDir,
+}
+
+impl<'a> Runtime<'a> {
+    pub(crate) fn of(atoll: &Path, node: &'a AgentNode) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        Ok(Runtime { plugin: contestant::ours(atoll, node, folder.path())?, _folder: folder })
+    }
+
+    /// Attaches a pod in a namespace of its own.
+    pub(crate) fn attach(&self, planned: &PlannedPod) -> Result<Arc<Namespace>> {
+        let pod = Pod::new(planned);
+        self.plugin.host.run(|| self.plugin.call(Verb::Add, &pod))?;
+        Ok(pod.namespace)
+    }
 }
 
 const VERBS: [Verb; 2] = [Verb::Add, Verb::Del];
