@@ -41,12 +41,11 @@ struct endpoint_key {
 struct endpoint {
 	__u64 since; /* when it came to this place, by the monotonic clock; no connection is older */
 	__u32 ifindex;
-	__u32 identity; /* who it is to policy; zero: nobody knows */
 	struct address node;
 	__u8 mac[6];
 	__u16 slot; /* of an endpoint of this node: as of its interface */
 	__u16 table;
-	__u8 reserved[6];
+	__u8 reserved[2];
 };
 
 /* A network that has a pod on this node, at its place in `networks`. */

@@ -19,7 +19,7 @@ use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
-use crate::services::Services;
+use crate::services::{self, Services};
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -69,8 +69,13 @@ pub(crate) struct Maps {
 /// Refuses pinned maps whose entries have other sizes than ours: a program that trusted them would
 /// read one field as another.
 pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
-    check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
+    check_as_before(dir)
+}
+
+/// The same for the maps that are as they were in the layout before.
+pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
+    check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
@@ -83,6 +88,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;
+    services::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -136,18 +142,6 @@ impl Maps {
         self.networks.seat(network, seat.table)?;
         self.traffic.reset(seat.slot)?;
         Ok(seat)
-    }
-
-    /// Takes over the drop counters pinned in `dir`.
-    pub(crate) fn copy_drops(&mut self, dir: &Path) -> Result<(), DatapathError> {
-        let attempt = || format!("take over the drop counters in {}", dir.display());
-        let former: PerCpuHashMap<_, Raw<DropKey>, Raw<DropCounter>> =
-            pinned(dir, "drops")?.try_into().attempt(attempt)?;
-        for entry in former.iter() {
-            let (key, values) = entry.attempt(attempt)?;
-            self.drops.insert(key, values, 0).attempt(attempt)?;
-        }
-        Ok(())
     }
 
     /// Forgets the drop counters of networks that have no interface here any more, and the fronts

@@ -48,9 +48,7 @@ fn structs() -> Vec<String> {
             table
         ),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(
-            Endpoint, "endpoint", since, ifindex, identity, node, mac, slot, table, reserved
-        ),
+        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),

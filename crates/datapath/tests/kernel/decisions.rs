@@ -17,7 +17,7 @@ const OWN: u32 = 100;
 const UDP: u8 = 17;
 
 fn map(state: &State, name: &str) -> Map {
-    let pin = state.config.bpf_root.join("v3/maps").join(name);
+    let pin = state.config.bpf_root.join("v4/maps").join(name);
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
 }
 
