@@ -57,6 +57,19 @@ pub struct Interface {
     pub sources: [Address; MAX_SOURCES],
 }
 
+/// Value of the map `near_interfaces`, at the index of an interface modulo [`MAX_INTERFACES`]: the
+/// interface that has the place, if its index is the one that is looked for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct NearInterface {
+    /// The host side's index; zero where nobody has the place.
+    pub ifindex: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The same as in the map `interfaces`.
+    pub interface: Interface,
+}
+
 /// Key of the map `endpoints`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]

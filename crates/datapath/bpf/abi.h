@@ -33,6 +33,13 @@ struct interface {
 	struct address sources[MAX_SOURCES];
 };
 
+/* An interface once more, where it is found by its index alone. */
+struct near_interface {
+	__u32 ifindex; /* zero: nobody is here */
+	__u32 reserved;
+	struct interface interface;
+};
+
 struct endpoint_key {
 	__u32 network;
 	struct address address;

@@ -138,6 +138,17 @@ static __noinline void keep_lead(struct work *work, struct connection *known)
 		lead->state = known->state;
 }
 
+/* A packet of a connection passes, through a service or not. */
+static __always_inline void note_with_lead(struct __sk_buff *skb, struct work *work,
+					   struct connection *known)
+{
+	bool is_change = !is_routine(known, &work->flow.transport);
+
+	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
+	if (is_change)
+		keep_lead(work, known);
+}
+
 /* Puts work->fresh in at work->key, in the place of what is there. */
 static __noinline verdict put_in(struct work *work)
 {

@@ -25,6 +25,7 @@ mod encode;
 mod error;
 mod events;
 mod interface;
+mod interfaces;
 mod leaving;
 mod maps;
 mod migrate;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use atoll_abi::{
     Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey,
-    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
+    Endpoint, EndpointKey, NO_NETWORK, Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey,
+    ServiceFront, ServiceFrontKey, Traffic, TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -16,6 +16,7 @@ use nix::errno::Errno;
 
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
+use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
@@ -52,7 +53,7 @@ pub(crate) struct Table<K: Pod, V: Pod> {
 
 /// All maps of a node.
 pub(crate) struct Maps {
-    pub(crate) interfaces: Table<InterfaceKey, Interface>,
+    pub(crate) interfaces: Interfaces,
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
@@ -75,7 +76,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
 
 /// The same for the maps that are as they were in the layout before.
 pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
-    check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
+    interfaces::check_pinned(dir)?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
@@ -112,7 +113,7 @@ impl Maps {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
         let drops = pinned(dir, "drops")?;
         let mut maps = Maps {
-            interfaces: Table::open(dir, "interfaces")?,
+            interfaces: Interfaces::open(dir)?,
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,

@@ -38,17 +38,16 @@ fn write_endpoints((from, to): (&Path, &Path)) {
 pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
     let (new, old) = (state.config.bpf_root.join("v4"), state.config.bpf_root.join("v3"));
-    std::fs::create_dir_all(&old).unwrap();
-    std::fs::create_dir(old.join("maps")).unwrap();
+    std::fs::create_dir_all(old.join("maps")).unwrap();
     write_endpoints((&new.join("maps"), &old.join("maps")));
+    for unknown in ["endpoints", "near_interfaces"] {
+        std::fs::remove_file(new.join("maps").join(unknown)).unwrap();
+    }
     for map in std::fs::read_dir(new.join("maps")).unwrap() {
         let map = map.unwrap();
-        if map.file_name() != "endpoints" {
-            std::fs::rename(map.path(), old.join("maps").join(map.file_name())).unwrap();
-        }
+        std::fs::rename(map.path(), old.join("maps").join(map.file_name())).unwrap();
     }
     std::fs::rename(new.join("links"), old.join("links")).unwrap();
-    std::fs::remove_file(new.join("maps/endpoints")).unwrap();
     std::fs::remove_dir(new.join("maps")).unwrap();
     std::fs::remove_dir(new).unwrap();
 }
