@@ -47,6 +47,7 @@ static __always_inline struct connection *lead_on(struct work *work, struct conn
 {
 	struct flow *flow = &work->flow;
 
+	work->led_at = lead->generation;
 	if (passed(lead->last_seen, work->now) > SEEN_AGAIN)
 		lead->last_seen = work->now;
 	if (same_address(&flow->source, &lead->nat_address))
@@ -78,20 +79,19 @@ static __always_inline void take_destination(struct work *work, const struct con
  * or NULL where the slow path must be taken, which also renews what leads on. */
 static __always_inline struct connection *through_service(struct work *work)
 {
-	struct connection *known, *lead;
+	struct connection *known;
 	struct network *network;
 
 	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 	known = connection_at(&work->key);
-	lead = known && known->flags & CONNECTION_LEADS_ON ? known : NULL;
-	if (lead)
-		known = lead_on(work, lead);
+	if (known && known->flags & CONNECTION_LEADS_ON)
+		known = lead_on(work, known);
 	if (!known)
 		return NULL;
 	take_destination(work, known);
 	network = network_at(known->table);
 	if (!network || network->network != work->flow.network ||
-	    (lead && lead->generation != network->generation && !is_led_back(work)) ||
+	    (work->is_translated && work->led_at != network->generation && !is_led_back(work)) ||
 	    known->flags & CONNECTION_LEADS_ON ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;

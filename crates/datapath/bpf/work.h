@@ -38,7 +38,7 @@ struct work {
 	__u32 is_translated;
 	__u32 is_to_itself; /* the answer of a pod that is its own backend */
 	__u32 is_unknown; /* nobody knew a connection of the packet as it came */
-	__u32 reserved;
+	__u32 led_at; /* the generation of what led a client's packet on */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
