@@ -5,22 +5,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The programs, and what tests of taking over an older layout need.
-const SOURCES: [(&str, &str); 5] = [
-    ("bpf", "from_pod"),
-    ("bpf", "from_overlay"),
-    ("bpf", "from_node"),
-    ("bpf", "wire"),
-    ("tests/kernel", "layout_2"),
-];
+const PROGRAMS: [&str; 4] = ["from_pod", "from_overlay", "from_node", "wire"];
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \
                        or name another clang in BPF_CLANG";
 
 fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=bpf");
-    println!("cargo:rerun-if-changed=tests/kernel/layout_2.bpf.c");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    match SOURCES.iter().try_for_each(|(folder, name)| compile(folder, name)) {
+    match PROGRAMS.iter().try_for_each(|name| compile(name)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("{sentence}");
@@ -29,9 +21,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn compile(folder: &str, name: &str) -> Result<(), String> {
+fn compile(name: &str) -> Result<(), String> {
     let clang = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
-    let source = PathBuf::from(folder).join(format!("{name}.bpf.c"));
+    let source = PathBuf::from("bpf").join(format!("{name}.bpf.c"));
     let object = Path::new(&variable("OUT_DIR")?).join(format!("{name}.o"));
     let status = Command::new(&clang)
         .args(flags()?)

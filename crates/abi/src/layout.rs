@@ -7,7 +7,7 @@ use crate::{Address, DropReason};
 
 /// The version of everything in this file. Pins live in a directory of this number; it grows with
 /// every change that an older program could misread.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// How many source addresses one interface may have.
 pub const MAX_SOURCES: usize = 8;
@@ -57,6 +57,19 @@ pub struct Interface {
     pub sources: [Address; MAX_SOURCES],
 }
 
+/// Value of the map `near_interfaces`, at the index of an interface modulo [`MAX_INTERFACES`]: the
+/// interface that has the place, if its index is the one that is looked for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct NearInterface {
+    /// The host side's index; zero where nobody has the place.
+    pub ifindex: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The same as in the map `interfaces`.
+    pub interface: Interface,
+}
+
 /// Key of the map `endpoints`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
@@ -82,8 +95,6 @@ pub struct Endpoint {
     pub since: u64,
     /// The host side of the pod's interface on this node, or zero.
     pub ifindex: u32,
-    /// Who the pod is to policy; zero where nobody knows.
-    pub identity: u32,
     /// The underlay address of the node that has the pod, or [`Address::NONE`].
     pub node: Address,
     /// The pod's MAC, put into the frame on delivery.
@@ -93,7 +104,7 @@ pub struct Endpoint {
     /// Likewise.
     pub table: u16,
     /// Zero.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 2],
 }
 
 /// Value of the map `networks`, at the place of a network that has a pod on this node.

@@ -28,7 +28,8 @@ pub use event::{Event, EventKind, Traffic};
 pub use layout::{
     DoorKey, Doors, DropCounter, DropKey, Endpoint, EndpointKey, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
-    Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
+    NearInterface, Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront,
+    ServiceFrontKey,
 };
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,

@@ -1,7 +1,9 @@
 //! What the container runtime has asked for, remembered on disk.
 //!
-//! One file for each attachment, written whole or not at all. The API knows which addresses a pod
-//! has; only the runtime knew where its namespace is, and says it once.
+//! One file for each attachment, written whole or not at all as far as a process can see: it is to
+//! outlive the agent. It need not outlive the machine, with which the pods' namespaces end, so that
+//! nobody waits for a disk. The API knows which addresses a pod has; only the runtime knew where its
+//! namespace is, and says it once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -109,7 +111,6 @@ fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut file =
         File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(content)?;
-    file.sync_all()?;
     fs::rename(&draft, path)
 }
 

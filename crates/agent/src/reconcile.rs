@@ -7,6 +7,7 @@ mod requests;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -167,12 +168,18 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     }
 
     async fn on_changes(&mut self, first: Change, more: &mut Receiver<Change>) {
-        let mut concerns_kernel = first.concerns_kernel();
-        self.take_in(first);
-        for _ in 1..BATCH {
-            let Ok(change) = more.try_recv() else { break };
+        let (mut is_new, mut concerns_kernel) = (false, false);
+        let batch = iter::once(first).chain(iter::from_fn(|| more.try_recv().ok())).take(BATCH);
+        for change in batch {
+            if self.seen.knows(&change) {
+                continue;
+            }
+            is_new = true;
             concerns_kernel |= change.concerns_kernel();
             self.take_in(change);
+        }
+        if !is_new {
+            return;
         }
         concerns_kernel |= self.services.resolvers_moved();
         self.complete |= self.seen.is_complete()

@@ -286,6 +286,18 @@ impl Seen {
         self.targets.retain(|service, _| exports.contains(service));
     }
 
+    /// Whether a change says of a port nothing but what is known of it: most often, it is the word
+    /// of a status that this agent has written itself.
+    pub(crate) fn knows(&self, change: &Change) -> bool {
+        match change {
+            Change::OwnPorts(Delta::Put(key, port)) => says(&self.own_ports, key, port),
+            Change::NetworkPorts(network, Delta::Put(key, port)) => {
+                self.networks.get(network).is_some_and(|known| says(known, key, port))
+            }
+            _ => false,
+        }
+    }
+
     /// The pods of this node that have a sheet of probes.
     pub(crate) fn probed(&self) -> &BTreeMap<PodName, Probed> {
         &self.probed
@@ -494,6 +506,11 @@ fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
         (Delta::Gone(key), Some(known)) => drop(known.remove(&key)),
         (Delta::Put(..) | Delta::Gone(_), None) => {}
     }
+}
+
+/// Whether exactly this is listed.
+fn says<K: Ord, V: PartialEq>(listed: &Listed<K, V>, key: &K, value: &V) -> bool {
+    listed.as_ref().and_then(|known| known.get(key)) == Some(value)
 }
 
 /// For tests: nodes and namespaces of which nothing else is known.

@@ -33,6 +33,13 @@ struct interface {
 	struct address sources[MAX_SOURCES];
 };
 
+/* An interface once more, where it is found by its index alone. */
+struct near_interface {
+	__u32 ifindex; /* zero: nobody is here */
+	__u32 reserved;
+	struct interface interface;
+};
+
 struct endpoint_key {
 	__u32 network;
 	struct address address;
@@ -41,12 +48,11 @@ struct endpoint_key {
 struct endpoint {
 	__u64 since; /* when it came to this place, by the monotonic clock; no connection is older */
 	__u32 ifindex;
-	__u32 identity; /* who it is to policy; zero: nobody knows */
 	struct address node;
 	__u8 mac[6];
 	__u16 slot; /* of an endpoint of this node: as of its interface */
 	__u16 table;
-	__u8 reserved[6];
+	__u8 reserved[2];
 };
 
 /* A network that has a pod on this node, at its place in `networks`. */

@@ -279,17 +279,21 @@ static __always_inline void settle(struct connection *entry, const struct work *
 	*(volatile __u32 *)&entry->generation = work->generation;
 }
 
-/* What leads the opener's packets from a service to its backend. */
+/* What leads the opener's packets from a service to its backend, and where that is. A pod that is its
+ * own backend has more to change in its packets than where they go, and asks the connection. */
 static __always_inline verdict put_lead(struct work *work, __u8 state)
 {
+	bool from_high = is_higher(&work->wire);
 	struct connection *fresh = &work->fresh;
 
-	name_connection(&work->key, &work->wire, is_higher(&work->wire));
+	name_connection(&work->key, &work->wire, from_high);
 	__builtin_memset(fresh, 0, sizeof(*fresh));
 	fresh->opened = fresh->last_seen = work->now;
-	fresh->table = work->flow.table;
 	fresh->state = state;
-	fresh->flags = CONNECTION_LEADS_ON;
+	fresh->flags = CONNECTION_LEADS_ON | (from_high ? CONNECTION_OPENED_BY_HIGH : 0);
+	settle(fresh, work, from_high);
+	if (is_own_backend(work))
+		fresh->generation = 0;
 	fresh->backend = work->to.place;
 	fresh->nat_address = work->flow.destination;
 	fresh->nat_port = work->to.port;

@@ -103,9 +103,7 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 		begin_work(work, &work->wire);
 		return GO_ON;
 	}
-	note(skb, &work->flow, known, from_high, work->now);
-	if (!is_routine(known, &work->flow.transport))
-		keep_lead(work, known);
+	note_with_lead(skb, work, known);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, work->flow.network, DROP_KERNEL_REFUSED);
 	eth = frame_start(skb, sizeof(*eth));
@@ -146,6 +144,7 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 	struct network *network;
 	struct ethhdr *eth;
 	struct place to;
+	__u32 table;
 
 	if (is_simple(&flow->transport)) {
 		name_connection(&key, flow, from_high);
@@ -155,14 +154,19 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 		return take_longer_path(skb, node, flow, NULL);
 	to = place_of_receiver(known, from_high);
 	barrier();
-	network = network_at(known->table);
-	eth = frame_start(skb, sizeof(*eth));
-	if (!network || !eth || network->network != flow->network || known->flags & OF_SERVICE ||
+	table = known->table;
+	network = network_at(table);
+	if (!network || network->network != flow->network ||
 	    !comes_from(known, from_high, &node->address) ||
-	    !holds(known, network, &flow->transport, now))
+	    !holds(known, network, &flow->transport, now) ||
+	    (known->flags & OF_SERVICE && !is_served_at_once(known, flow, from_high, now)))
 		return take_longer_path(skb, node, flow, known);
-	note(skb, flow, known, from_high, now);
-	return deliver_here(skb, eth, &to);
+	if (!(known->flags & OF_SERVICE))
+		note(skb, flow, known, from_high, now);
+	else if (serve(skb, flow, known, table))
+		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
+	eth = frame_start(skb, sizeof(*eth));
+	return eth ? deliver_here(skb, eth, &to) : drop(skb, flow->network, DROP_MALFORMED);
 }
 
 /* Reads a packet of IPv4 into `flow`. */

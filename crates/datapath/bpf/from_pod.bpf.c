@@ -75,11 +75,19 @@ static __always_inline void find_sender(struct __sk_buff *skb, const struct inte
 	copy_mac(work->source.place.mac, own->mac);
 }
 
-static __always_inline struct interface *interface_of(__u32 ifindex)
+static __noinline struct interface *far_interface(__u32 ifindex)
 {
 	struct interface_key key = { .ifindex = ifindex };
 
 	return bpf_map_lookup_elem(&interfaces, &key);
+}
+
+static __always_inline struct interface *interface_of(__u32 ifindex)
+{
+	__u32 place = ifindex % MAX_INTERFACES;
+	struct near_interface *near = bpf_map_lookup_elem(&near_interfaces, &place);
+
+	return near && near->ifindex == ifindex ? &near->interface : far_interface(ifindex);
 }
 
 static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own,
@@ -151,9 +159,7 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	}
 	if (!fits(skb, &work->destination.place))
 		return refuse_too_big(skb, own);
-	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
-	if (!is_routine(known, &work->flow.transport))
-		keep_lead(work, known);
+	note_with_lead(skb, work, known);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return send_on(skb, own, &work->destination.place, &work->destination.node);
@@ -200,12 +206,15 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		return take_longer_path(skb, flow, known);
 	to = place_of_receiver(known, from_high);
 	barrier();
-	if (known->table != own->table || known->flags & OF_SERVICE ||
-	    !holds(known, network, &flow->transport, now))
+	if (known->table != own->table || !holds(known, network, &flow->transport, now) ||
+	    (known->flags & OF_SERVICE && !is_served_at_once(known, flow, from_high, now)))
 		return take_longer_path(skb, flow, known);
 	if (!fits(skb, &to))
 		return refuse_too_big(skb, own);
-	note(skb, flow, known, from_high, now);
+	if (!(known->flags & OF_SERVICE))
+		note(skb, flow, known, from_high, now);
+	else if (serve(skb, flow, known, own->table))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return send(skb, own, &to, &known->node);
 }
 

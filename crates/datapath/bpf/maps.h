@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps, shared by all programs through their pins. A hash's buckets are allocated up front
  * (16 bytes for each entry that it may have), its entries only when they are put in. An idle node
- * pays about 15 MB here and 0.2 for each CPU, 12 of it for endpoints, connections and turns; policy
+ * pays about 16 MB here and 0.2 for each CPU, 12 of it for endpoints, connections and turns; policy
  * adds 7 and services 5. A network costs nothing but the entries that it uses. */
 #pragma once
 
@@ -19,6 +19,16 @@ struct {
 	__type(key, struct interface_key);
 	__type(value, struct interface);
 } interfaces SEC(".maps");
+
+/* The same once more, each at its index modulo the number of places: most packets find theirs here,
+ * without a search. Where two would have one place, the second is in `interfaces` alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_INTERFACES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct near_interface);
+} near_interfaces SEC(".maps");
 
 /* Every endpoint of every network that is present on this node. */
 struct {

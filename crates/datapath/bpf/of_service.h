@@ -1,15 +1,53 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The fast path of a packet to or from a service: what leads its client's packets on, and then their
- * connection, which also has the answers. */
+/* The fast paths of a packet to or from a service.
+ *
+ * At once: a routine packet needs one entry, as any other does. What leads its client's packets on has
+ * the place of the backend, and the connection has the answers.
+ *
+ * Through both: every other packet, and one in each second, goes by what leads on and by the connection,
+ * so that neither is further or older than the other. */
 #pragma once
 
+#include "translate.h"
 #include "work.h"
+
+/* Whether an entry of a service that holds is enough for the packet. Then its destination becomes what
+ * a client is led to, or its source what an answer comes from. */
+static __always_inline bool is_served_at_once(const struct connection *known,
+					      const struct flow *flow, bool from_high, __u64 now)
+{
+	bool leads_on = known->flags & CONNECTION_LEADS_ON;
+
+	return is_routine(known, &flow->transport) && was_just_seen(known, now) &&
+	       is_by_sender(known, from_high) == leads_on &&
+	       (leads_on || !same_address(&known->nat_address, &flow->destination)) &&
+	       flow->transport.at == (is_mapped(&flow->source) ? IPV4_FRAME : IPV6_FRAME);
+}
+
+/* Gives the packet the end that its entry says, which must be of the place `table` also after that was
+ * read. Nothing, or an error. */
+static __noinline long serve(struct __sk_buff *skb, struct flow *flow, struct connection *known,
+			     __u32 table)
+{
+	struct new_end to = {
+		.address = known->nat_address,
+		.port = known->nat_port,
+		.is_source = known->flags & CONNECTION_TRANSLATED,
+	};
+
+	barrier();
+	if (*(volatile __u16 *)&known->table != table)
+		return -1;
+	return is_mapped(&flow->source) ? move_end_ipv4(skb, flow, &to) :
+					  move_end_ipv6(skb, flow, &to);
+}
 
 /* Follows a lead: the packet becomes one to the backend. */
 static __always_inline struct connection *lead_on(struct work *work, struct connection *lead)
 {
 	struct flow *flow = &work->flow;
 
+	work->led_at = lead->generation;
 	if (passed(lead->last_seen, work->now) > SEEN_AGAIN)
 		lead->last_seen = work->now;
 	if (same_address(&flow->source, &lead->nat_address))
@@ -22,6 +60,12 @@ static __always_inline struct connection *lead_on(struct work *work, struct conn
 	return connection_at(&work->key);
 }
 
+/* Whether a pod is led to itself, for which what leads on never holds by itself. */
+static __always_inline bool is_led_back(const struct work *work)
+{
+	return same_address(&work->flow.source, &work->wire.destination);
+}
+
 /* Where the packet goes. It is taken from the entry before the entry is seen to be of this network, as
  * in from_pod and for the same reason. */
 static __always_inline void take_destination(struct work *work, const struct connection *known)
@@ -32,7 +76,7 @@ static __always_inline void take_destination(struct work *work, const struct con
 }
 
 /* The connection of the packet at hand with what must be written into the packet and where it goes,
- * or NULL where the slow path must be taken. */
+ * or NULL where the slow path must be taken, which also renews what leads on. */
 static __always_inline struct connection *through_service(struct work *work)
 {
 	struct connection *known;
@@ -47,6 +91,7 @@ static __always_inline struct connection *through_service(struct work *work)
 	take_destination(work, known);
 	network = network_at(known->table);
 	if (!network || network->network != work->flow.network ||
+	    (work->is_translated && work->led_at != network->generation && !is_led_back(work)) ||
 	    known->flags & CONNECTION_LEADS_ON ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;

@@ -6,10 +6,8 @@
  * options or extension headers gets no answer. */
 #pragma once
 
-#include "drops.h"
 #include "flow.h"
-#include "icmp.h"
-#include "too_big.h"
+#include "gateway_error.h"
 
 #define ICMP_PROTOCOL_UNREACHABLE 2
 #define ICMP_PORT_UNREACHABLE 3
@@ -135,83 +133,29 @@ static __noinline int reset_client(struct __sk_buff *skb, struct interface *own,
 #define REFUSED_IPV4 (sizeof(struct iphdr) + SCTP_HEADER)
 #define REFUSED_IPV6 (sizeof(struct ipv6hdr) + SCTP_HEADER)
 
-struct unreachable_ipv4 {
-	struct iphdr ip;
-	struct icmp_header icmp;
-	__u8 quote[REFUSED_IPV4];
-};
-
-struct unreachable_ipv6 {
-	struct ipv6hdr ip;
-	struct icmp_header icmp;
-	__u8 quote[REFUSED_IPV6];
-};
-
 /* SCTP gives up only where the protocol is not spoken at all. */
 static __noinline int tell_unreachable_ipv4(struct __sk_buff *skb, struct interface *own,
 					    struct flow *flow)
 {
-	struct unreachable_ipv4 answer = {
-		.ip = {
-			.version = 4,
-			.ihl = sizeof(answer.ip) / 4,
-			.tot_len = bpf_htons(sizeof(answer)),
-			.ttl = GATEWAY_HOPS,
-			.protocol = ICMP_PROTOCOL,
-			.saddr = gateway_ipv4(),
-			.daddr = ipv4_of(&flow->source),
-		},
-		.icmp = {
-			.type = ICMP_UNREACHABLE,
-			.code = flow->transport.protocol == SCTP_PROTOCOL ?
-					ICMP_PROTOCOL_UNREACHABLE :
-					ICMP_PORT_UNREACHABLE,
-		},
+	const struct icmp_header said = {
+		.type = ICMP_UNREACHABLE,
+		.code = flow->transport.protocol == SCTP_PROTOCOL ? ICMP_PROTOCOL_UNREACHABLE :
+								    ICMP_PORT_UNREACHABLE,
 	};
 
-	if (bpf_skb_change_tail(skb, ETH_HLEN + REFUSED_IPV4, 0) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, answer.quote, REFUSED_IPV4))
-		return TC_ACT_SHOT;
-	answer.ip.check = fold(add_up(&answer.ip, sizeof(answer.ip), 0));
-	answer.icmp.checksum = fold(add_up(&answer.icmp, sizeof(answer) - sizeof(answer.ip), 0));
-	if (bpf_skb_adjust_room(skb, sizeof(answer) - REFUSED_IPV4, BPF_ADJ_ROOM_MAC, 0))
-		return TC_ACT_SHOT;
-	return send_to_pod(skb, own, bpf_htons(ETH_P_IP), &answer, sizeof(answer));
+	return tell_pod_ipv4(skb, own, said, REFUSED_IPV4);
 }
 
 static __noinline int tell_unreachable_ipv6(struct __sk_buff *skb, struct interface *own,
 					    struct flow *flow)
 {
 	bool sctp = flow->transport.protocol == SCTP_PROTOCOL;
-	struct pseudo_header pseudo = {
-		.source = gateway_ipv6(),
-		.destination = flow->source,
-		.next_header = bpf_htonl(IPV6_ICMP),
-	};
-	struct unreachable_ipv6 answer = {
-		.ip = {
-			.version = 6,
-			.payload_len = bpf_htons(sizeof(answer) - sizeof(answer.ip)),
-			.nexthdr = IPV6_ICMP,
-			.hop_limit = GATEWAY_HOPS,
-		},
-		.icmp = {
-			.type = sctp ? ICMPV6_PROBLEM : ICMPV6_DESTINATION_UNREACHABLE,
-			.code = sctp ? ICMPV6_UNKNOWN_HEADER : ICMPV6_NO_PORT,
-		},
+	const struct icmp_header said = {
+		.type = sctp ? ICMPV6_PROBLEM : ICMPV6_DESTINATION_UNREACHABLE,
+		.code = sctp ? ICMPV6_UNKNOWN_HEADER : ICMPV6_NO_PORT,
 	};
 
-	if (bpf_skb_change_tail(skb, ETH_HLEN + REFUSED_IPV6, 0) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, answer.quote, REFUSED_IPV6))
-		return TC_ACT_SHOT;
-	pseudo.length = bpf_htonl(sizeof(answer) - sizeof(answer.ip));
-	__builtin_memcpy(&answer.ip.saddr, &pseudo.source, sizeof(answer.ip.saddr));
-	__builtin_memcpy(&answer.ip.daddr, &pseudo.destination, sizeof(answer.ip.daddr));
-	answer.icmp.checksum = fold(add_up(&answer.icmp, sizeof(answer) - sizeof(answer.ip),
-					   pseudo_sum(&pseudo)));
-	if (bpf_skb_adjust_room(skb, sizeof(answer) - REFUSED_IPV6, BPF_ADJ_ROOM_MAC, 0))
-		return TC_ACT_SHOT;
-	return send_to_pod(skb, own, bpf_htons(ETH_P_IPV6), &answer, sizeof(answer));
+	return tell_pod_ipv6(skb, own, said, REFUSED_IPV6);
 }
 
 static __noinline int refuse_service(struct __sk_buff *skb, struct interface *own, struct flow *flow)

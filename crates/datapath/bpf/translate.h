@@ -5,9 +5,10 @@
 
 #include <stddef.h>
 
+#include "checksum.h"
+#include "flow.h"
 #include "ipv4.h"
 #include "ipv6.h"
-#include "transport.h"
 
 #define TCP_CHECKSUM 16
 #define UDP_CHECKSUM 6
@@ -84,4 +85,82 @@ static __always_inline long translate_ipv6(struct __sk_buff *skb, const struct i
 	return renew_checksum(skb, over, change, BPF_F_PSEUDO_HDR) ||
 	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), is, sizeof(*is),
 				   0);
+}
+
+/* What takes the place of one end of a packet. */
+struct new_end {
+	struct address address;
+	__be16 port;
+	__u16 is_source; /* else the destination */
+};
+
+/* By how much a sum changes when one of its words does. */
+static __always_inline __u32 difference(__be32 was, __be32 is)
+{
+	__u64 sum = (__u64)(__u32)~was + is;
+
+	return (__u32)sum + (__u32)(sum >> 32);
+}
+
+/* The port alone, whose part of the checksum is left to be made where the rest is. The words of the
+ * header must be at hand. */
+static __always_inline long move_port(struct __sk_buff *skb, const struct transport *t, __u32 at,
+				      const struct new_end *to)
+{
+	__be16 was = to->is_source ? t->source_port : t->destination_port;
+	__be16 *port;
+
+	if (was == to->port)
+		return 0;
+	if (renew_checksum(skb, t, difference(was, to->port), 0))
+		return -1;
+	port = linear_start(skb) + at + (to->is_source ? 0 : sizeof(*port));
+	if ((void *)(port + 1) > linear_end(skb))
+		return -1;
+	*port = to->port;
+	return 0;
+}
+
+/* A whole packet of TCP or UDP without options gets another end, in place. Nothing, or an error. */
+static __always_inline long move_end_ipv4(struct __sk_buff *skb, const struct flow *flow,
+					  const struct new_end *to)
+{
+	__be32 was = ipv4_of(to->is_source ? &flow->source : &flow->destination);
+	__be32 is = ipv4_of(&to->address);
+	struct iphdr *ip;
+
+	if (move_port(skb, &flow->transport, IPV4_FRAME, to) ||
+	    renew_checksum(skb, &flow->transport, difference(was, is), BPF_F_PSEUDO_HDR))
+		return -1;
+	ip = linear_start(skb) + ETH_HLEN;
+	if ((void *)(ip + 1) > linear_end(skb))
+		return -1;
+	ip->check = fold((__u64)(__u16)~ip->check + (__u32)~was + is);
+	if (to->is_source)
+		ip->saddr = is;
+	else
+		ip->daddr = is;
+	return 0;
+}
+
+/* The same without extension headers. */
+static __always_inline long move_end_ipv6(struct __sk_buff *skb, const struct flow *flow,
+					  const struct new_end *to)
+{
+	const struct address *was = to->is_source ? &flow->source : &flow->destination;
+	__s64 change = bpf_csum_diff((void *)was, sizeof(*was), (void *)&to->address,
+				     sizeof(to->address), 0);
+	struct ipv6hdr *ip;
+
+	if (move_port(skb, &flow->transport, IPV6_FRAME, to) ||
+	    renew_checksum(skb, &flow->transport, change, BPF_F_PSEUDO_HDR))
+		return -1;
+	ip = linear_start(skb) + ETH_HLEN;
+	if ((void *)(ip + 1) > linear_end(skb))
+		return -1;
+	if (to->is_source)
+		__builtin_memcpy(&ip->saddr, &to->address, sizeof(ip->saddr));
+	else
+		__builtin_memcpy(&ip->daddr, &to->address, sizeof(ip->daddr));
+	return 0;
 }

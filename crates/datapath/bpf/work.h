@@ -38,7 +38,7 @@ struct work {
 	__u32 is_translated;
 	__u32 is_to_itself; /* the answer of a pod that is its own backend */
 	__u32 is_unknown; /* nobody knew a connection of the packet as it came */
-	__u32 reserved;
+	__u32 led_at; /* the generation of what led a client's packet on */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -136,6 +136,17 @@ static __noinline void keep_lead(struct work *work, struct connection *known)
 	lead = connection_at(&work->key);
 	if (lead && lead->flags & CONNECTION_LEADS_ON)
 		lead->state = known->state;
+}
+
+/* A packet of a connection passes, through a service or not. */
+static __always_inline void note_with_lead(struct __sk_buff *skb, struct work *work,
+					   struct connection *known)
+{
+	bool is_change = !is_routine(known, &work->flow.transport);
+
+	note(skb, &work->flow, known, is_higher(&work->flow), work->now);
+	if (is_change)
+		keep_lead(work, known);
 }
 
 /* Puts work->fresh in at work->key, in the place of what is there. */

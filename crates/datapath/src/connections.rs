@@ -13,11 +13,10 @@ use atoll_abi::{
     ConnectionState, KIND_CONNECTION, TurnKey,
 };
 use atoll_types::NetworkId;
-use aya::maps::{Array, MapData};
 
 use crate::clock;
 use crate::error::{Attempt, DatapathError};
-use crate::maps::{Table, pinned};
+use crate::maps::Table;
 
 const TCP: u8 = 6;
 const SCTP: u8 = 132;
@@ -44,15 +43,12 @@ pub struct Connection {
 pub(crate) struct Connections {
     entries: Table<ConnectionKey, Entry>,
     turns: Table<TurnKey, ConnectionKey>,
-    rings: Array<MapData, u32>,
 }
 
 impl Connections {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
-        let rings = pinned(dir, "rings")?;
-        let rings = Array::try_from(rings).attempt(|| "use the map rings".into())?;
         let entries = Table::open(dir, "connections")?;
-        Ok(Connections { entries, turns: Table::open(dir, "turns")?, rings })
+        Ok(Connections { entries, turns: Table::open(dir, "turns")? })
     }
 
     /// The connections of a network.
@@ -60,24 +56,6 @@ impl Connections {
         let own = self.entries.entries()?.into_iter();
         let own = own.filter(|(key, _)| key.network == network.get());
         Ok(own.filter_map(|(key, entry)| connection(&key, &entry)).collect())
-    }
-
-    /// Puts in what an earlier version knew, as the latest of its network. What is there already
-    /// is as good.
-    pub(crate) fn take_over(
-        &mut self,
-        key: ConnectionKey,
-        entry: Entry,
-    ) -> Result<(), DatapathError> {
-        if self.entries.get(key)?.is_some() {
-            return Ok(());
-        }
-        let table = u32::from(entry.table);
-        let attempt = || "take over a connection".to_owned();
-        let turn = self.rings.get(&table, 0).attempt(attempt)?;
-        self.rings.set(table, turn + 1, 0).attempt(attempt)?;
-        self.turns.put(TurnKey { table, turn }, key)?;
-        self.entries.put(key, Entry { turn, ..entry })
     }
 
     /// Takes away what is over, and what its network had no place for at the moment of `census`.

@@ -64,12 +64,11 @@ pub(crate) fn endpoint_here(mac: MacAddr, ifindex: u32, seat: Seat) -> abi::Endp
     abi::Endpoint {
         since: 0,
         ifindex,
-        identity: 0,
         node: Address::NONE,
         mac: mac.octets(),
         slot: seat.slot,
         table: seat.table,
-        reserved: [0; 6],
+        reserved: [0; 2],
     }
 }
 

@@ -25,6 +25,7 @@ mod encode;
 mod error;
 mod events;
 mod interface;
+mod interfaces;
 mod leaving;
 mod maps;
 mod migrate;
@@ -114,9 +115,11 @@ impl Datapath {
         let pins = Pins::new(&config.bpf_root);
         pins.prepare()?;
         let former = Former::find(&pins);
-        former.as_ref().map_or(Ok(()), Former::check)?;
+        if let Some(former) = &former {
+            former.check()?;
+            former.share_maps(&pins.maps())?;
+        }
         maps::check_pinned(&pins.maps())?;
-        services::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
         let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
@@ -294,7 +297,7 @@ impl fmt::Debug for Datapath {
 fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError> {
     let mut maps = Maps::open(&pins.maps())?;
     if let Some(former) = former {
-        former.copy_entries(&mut maps)?;
+        former.copy_endpoints(&mut maps)?;
         former.move_links(&pins.links())?;
     }
     maps.learn_networks()?;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use atoll_abi::{
     Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, Interface, InterfaceKey, NO_NETWORK, Network, Peer, PeerKey,
-    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
+    Endpoint, EndpointKey, NO_NETWORK, Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey,
+    ServiceFront, ServiceFrontKey, Traffic, TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -16,10 +16,11 @@ use nix::errno::Errno;
 
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
+use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
-use crate::services::Services;
+use crate::services::{self, Services};
 use crate::traffic::TrafficCounters;
 
 /// How much was dropped for one reason in one network.
@@ -52,7 +53,7 @@ pub(crate) struct Table<K: Pod, V: Pod> {
 
 /// All maps of a node.
 pub(crate) struct Maps {
-    pub(crate) interfaces: Table<InterfaceKey, Interface>,
+    pub(crate) interfaces: Interfaces,
     pub(crate) endpoints: Table<EndpointKey, Endpoint>,
     pub(crate) peers: Table<PeerKey, Peer>,
     pub(crate) doors: Table<DoorKey, Doors>,
@@ -69,8 +70,13 @@ pub(crate) struct Maps {
 /// Refuses pinned maps whose entries have other sizes than ours: a program that trusted them would
 /// read one field as another.
 pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
-    check_shape::<InterfaceKey, Interface>(&dir.join("interfaces"))?;
     check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
+    check_as_before(dir)
+}
+
+/// The same for the maps that are as they were in the layout before.
+pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
+    interfaces::check_pinned(dir)?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
@@ -83,6 +89,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;
+    services::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -106,7 +113,7 @@ impl Maps {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
         let drops = pinned(dir, "drops")?;
         let mut maps = Maps {
-            interfaces: Table::open(dir, "interfaces")?,
+            interfaces: Interfaces::open(dir)?,
             endpoints: Table::open(dir, "endpoints")?,
             peers: Table::open(dir, "peers")?,
             doors: Table::open(dir, "doors")?,
@@ -136,18 +143,6 @@ impl Maps {
         self.networks.seat(network, seat.table)?;
         self.traffic.reset(seat.slot)?;
         Ok(seat)
-    }
-
-    /// Takes over the drop counters pinned in `dir`.
-    pub(crate) fn copy_drops(&mut self, dir: &Path) -> Result<(), DatapathError> {
-        let attempt = || format!("take over the drop counters in {}", dir.display());
-        let former: PerCpuHashMap<_, Raw<DropKey>, Raw<DropCounter>> =
-            pinned(dir, "drops")?.try_into().attempt(attempt)?;
-        for entry in former.iter() {
-            let (key, values) = entry.attempt(attempt)?;
-            self.drops.insert(key, values, 0).attempt(attempt)?;
-        }
-        Ok(())
     }
 
     /// Forgets the drop counters of networks that have no interface here any more, and the fronts

@@ -1,64 +1,42 @@
-//! What an earlier version left, taken over: the entries of its maps and its program links.
+//! What an earlier version left, taken over: its maps and its program links.
 //!
 //! The rule: nothing is lost and nothing is taken away before it is in its new place. Cut short
 //! anywhere, it is done again from the beginning.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use atoll_abi::{
-    self as abi, Address, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, EndpointKey,
-    Interface, InterfaceKey, KIND_CONNECTION, Peer, PeerKey, Traffic,
-};
-use aya::maps::{ArrayOfMaps, HashMap, MapData};
+use atoll_abi::{self as abi, Address, EndpointKey};
+use aya::maps::MapData;
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::{Attempt, DatapathError};
-use crate::maps::{Maps, Raw, Table, check_shape, is_missing, pinned};
-use crate::pins::Pins;
+use crate::maps::{Maps, Table, check_as_before, check_shape};
+use crate::pins::{Pins, entries};
 
 /// The layout that this version takes over.
-pub(crate) const FORMER_LAYOUT: u32 = 2;
+pub(crate) const FORMER_LAYOUT: u32 = 3;
+
+/// The only map whose entries have changed since.
+const CHANGED: &str = "endpoints";
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct FormerEndpoint {
     since: u64,
     ifindex: u32,
+    identity: u32,
     node: Address,
     mac: [u8; 6],
     slot: u16,
     table: u16,
-    reserved: [u8; 2],
+    reserved: [u8; 6],
 }
-
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct FormerConnection {
-    opened: u64,
-    last_seen: u64,
-    rule: u32,
-    state: u8,
-    flags: u8,
-    unused: [u8; 26],
-}
-
-/// The connections of one network.
-type FormerTable = HashMap<MapData, Raw<ConnectionKey>, Raw<FormerConnection>>;
 
 impl From<FormerEndpoint> for abi::Endpoint {
     fn from(former: FormerEndpoint) -> Self {
         let FormerEndpoint { since, ifindex, node, mac, slot, table, .. } = former;
-        abi::Endpoint { since, ifindex, identity: 0, node, mac, slot, table, reserved: [0; 6] }
-    }
-}
-
-impl FormerConnection {
-    /// Without a generation, so that it is decided anew with its next packet.
-    fn undecided(self, table: u16) -> abi::Connection {
-        let FormerConnection { opened, last_seen, state, flags, .. } = self;
-        abi::Connection { opened, last_seen, state, flags, table, ..abi::Connection::zeroed() }
+        abi::Endpoint { since, ifindex, node, mac, slot, table, reserved: [0; 2] }
     }
 }
 
@@ -76,71 +54,33 @@ impl Former {
 
     /// Refuses maps that are not what that version made.
     pub(crate) fn check(&self) -> Result<(), DatapathError> {
-        check_shape::<InterfaceKey, Interface>(&self.map("interfaces"))?;
-        check_shape::<EndpointKey, FormerEndpoint>(&self.map("endpoints"))?;
-        check_shape::<PeerKey, Peer>(&self.map("peers"))?;
-        check_shape::<DoorKey, Doors>(&self.map("doors"))?;
-        check_shape::<u32, Traffic>(&self.map("traffic"))?;
-        check_shape::<u32, u32>(&self.map("connections"))?;
-        check_shape::<DropKey, DropCounter>(&self.map("drops"))
+        check_shape::<EndpointKey, FormerEndpoint>(&self.maps().join(CHANGED))?;
+        check_as_before(&self.maps())
     }
 
-    /// Puts its entries into `maps`. Its programs go on with its own until they are replaced.
-    pub(crate) fn copy_entries(&self, maps: &mut Maps) -> Result<(), DatapathError> {
-        let interfaces = self.entries::<InterfaceKey, Interface>("interfaces")?;
-        for (key, former) in &interfaces {
-            maps.interfaces.put(*key, *former)?;
-        }
-        maps.learn_networks()?;
-        for (key, former) in self.entries::<EndpointKey, FormerEndpoint>("endpoints")? {
-            maps.endpoints.put(key, former.into())?;
-        }
-        for (key, former) in self.entries::<PeerKey, Peer>("peers")? {
-            maps.peers.put(key, former)?;
-        }
-        for (key, former) in self.entries::<DoorKey, Doors>("doors")? {
-            maps.doors.put(key, former)?;
-        }
-        self.copy_counters(maps, &interfaces)?;
-        self.copy_connections(maps, &interfaces)
-    }
-
-    fn copy_counters(
-        &self,
-        maps: &mut Maps,
-        interfaces: &[(InterfaceKey, Interface)],
-    ) -> Result<(), DatapathError> {
-        if self.map("drops").exists() {
-            maps.copy_drops(&self.maps())?;
-        }
-        if self.map("traffic").exists() {
-            maps.traffic.copy(&self.maps(), interfaces.iter().map(|(_, entry)| entry.slot))?;
+    /// Pins the maps whose entries are the same in both layouts where this version looks for them.
+    /// Its programs and ours use them together until its own are replaced.
+    pub(crate) fn share_maps(&self, to: &Path) -> Result<(), DatapathError> {
+        for from in entries(&self.maps())? {
+            let Some(name) = from.file_name() else { continue };
+            let to = to.join(name);
+            if name == CHANGED || to.exists() {
+                continue;
+            }
+            let attempt = || format!("take over the map {}", from.display());
+            MapData::from_pin(&from).attempt(attempt)?.pin(&to).attempt(attempt)?;
         }
         Ok(())
     }
 
-    fn copy_connections(
-        &self,
-        maps: &mut Maps,
-        interfaces: &[(InterfaceKey, Interface)],
-    ) -> Result<(), DatapathError> {
-        if !self.map("connections").exists() {
+    /// Puts its endpoints into `maps`. Its programs go on with its own until they are replaced.
+    pub(crate) fn copy_endpoints(&self, maps: &mut Maps) -> Result<(), DatapathError> {
+        if !self.maps().join(CHANGED).exists() {
             return Ok(());
         }
-        let attempt = || format!("take over the connections in {}", self.root.display());
-        let tables: ArrayOfMaps<_, FormerTable> =
-            pinned(&self.maps(), "connections")?.try_into().attempt(attempt)?;
-        for place in interfaces.iter().map(|(_, entry)| entry.table).collect::<BTreeSet<_>>() {
-            let table = match tables.get(&place.into(), 0) {
-                found if is_missing(&found) => continue,
-                found => found.attempt(attempt)?,
-            };
-            for entry in table.iter().filter(|entry| !is_missing(entry)) {
-                let (Raw(key), Raw(former)) = entry.attempt(attempt)?;
-                if key.kind == KIND_CONNECTION {
-                    maps.connections.take_over(key, former.undecided(place))?;
-                }
-            }
+        let former = Table::<EndpointKey, FormerEndpoint>::open(&self.maps(), CHANGED)?;
+        for (key, entry) in former.entries()? {
+            maps.endpoints.put(key, entry.into())?;
         }
         Ok(())
     }
@@ -148,13 +88,9 @@ impl Former {
     /// Moves its program links to where this version looks for them; they stay in force.
     pub(crate) fn move_links(&self, to: &Path) -> Result<(), DatapathError> {
         let attempt = || format!("move the program links of {}", self.root.display());
-        let links = self.root.join("links");
-        if !links.is_dir() {
-            return Ok(());
-        }
-        for entry in fs::read_dir(links).attempt(attempt)? {
-            let entry = entry.attempt(attempt)?;
-            fs::rename(entry.path(), to.join(entry.file_name())).attempt(attempt)?;
+        for link in entries(&self.root.join("links"))? {
+            let Some(name) = link.file_name() else { continue };
+            fs::rename(&link, to.join(name)).attempt(attempt)?;
         }
         Ok(())
     }
@@ -166,17 +102,5 @@ impl Former {
 
     fn maps(&self) -> PathBuf {
         self.root.join("maps")
-    }
-
-    fn map(&self, name: &str) -> PathBuf {
-        self.maps().join(name)
-    }
-
-    /// The entries of one of its maps; none where the map is not there.
-    fn entries<K: Pod, V: Pod>(&self, name: &'static str) -> Result<Vec<(K, V)>, DatapathError> {
-        if !self.map(name).exists() {
-            return Ok(vec![]);
-        }
-        Table::open(&self.maps(), name)?.entries()
     }
 }

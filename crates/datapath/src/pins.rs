@@ -102,7 +102,8 @@ fn is_kept(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | ResourceBusy | DirectoryNotEmpty)
 }
 
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, DatapathError> {
+/// What is in a directory; nothing where it is not there.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, DatapathError> {
     let list = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         list => list.attempt(|| format!("read the directory {}", dir.display()))?,

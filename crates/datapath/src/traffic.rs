@@ -43,21 +43,6 @@ impl TrafficCounters {
         self.map.set(slot.into(), zeros, 0).attempt(|| "reset a traffic counter".into())
     }
 
-    /// Takes over the counters pinned in `dir`.
-    pub(crate) fn copy(
-        &mut self,
-        dir: &Path,
-        slots: impl Iterator<Item = u16>,
-    ) -> Result<(), DatapathError> {
-        let attempt = || format!("take over the traffic counters in {}", dir.display());
-        let former = TrafficCounters::open(dir)?;
-        for slot in slots {
-            let values = former.map.get(&slot.into(), 0).attempt(attempt)?;
-            self.map.set(slot.into(), values, 0).attempt(attempt)?;
-        }
-        Ok(())
-    }
-
     /// What was counted in a slot.
     pub(crate) fn get(&self, slot: u16) -> Result<Counters, DatapathError> {
         let values = self.map.get(&slot.into(), 0);

@@ -12,10 +12,10 @@ use atoll_abi::{
     ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
     DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
     InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
-    NO_NETWORK, NODE_MAC, Network, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey,
-    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
-    SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
-    ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
+    NO_NETWORK, NODE_MAC, NearInterface, Network, PROBER_PORTS, Peer, PeerKey, Place,
+    PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
+    SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
+    ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -47,10 +47,9 @@ fn structs() -> Vec<String> {
             slot,
             table
         ),
+        same_layout!(NearInterface, "near_interface", ifindex, reserved, interface),
         same_layout!(EndpointKey, "endpoint_key", network, address),
-        same_layout!(
-            Endpoint, "endpoint", since, ifindex, identity, node, mac, slot, table, reserved
-        ),
+        same_layout!(Endpoint, "endpoint", since, ifindex, node, mac, slot, table, reserved),
         same_layout!(PeerKey, "peer_key", address),
         same_layout!(Peer, "peer", reserved),
         same_layout!(DoorKey, "door_key", network),

@@ -15,7 +15,7 @@ mod wait;
 mod worker;
 
 pub use bpffs::BpfFileSystem;
-pub use machine::Machine;
+pub use machine::{Machine, Talk};
 pub use namespace::Namespace;
 pub use packet_socket::{Direction, PacketSocket};
 pub use wait::eventually;

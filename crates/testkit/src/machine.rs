@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use atoll_types::GATEWAY_V4;
+use etherparse::{PacketBuilder, SlicedPacket, TcpSlice, TransportSlice};
 
 use crate::eventually;
 use crate::forge::{self, Face, GATEWAY, IP};
@@ -20,8 +21,30 @@ pub struct Machine {
     pub face: Face,
 }
 
+/// The machine's end of a TCP connection over IPv4, which goes along when the machine moves.
+#[derive(Clone, Copy, Debug)]
+pub struct Talk {
+    peer: [u8; 4],
+    ports: (u16, u16),
+    said: u32,
+    heard: u32,
+}
+
+/// A machine's choice of its first number.
+const FIRST: u32 = 4711;
+const WINDOW: u16 = 8192;
+
 fn is_arp(frame: &[u8]) -> bool {
     frame[12..14] == [8, 6]
+}
+
+/// What TCP says in a frame of IPv4.
+fn tcp_of(frame: &[u8]) -> Option<TcpSlice<'_>> {
+    let packet = SlicedPacket::from_ethernet(frame).ok().filter(|_| frame[12..14] == [8, 0])?;
+    match packet.transport? {
+        TransportSlice::Tcp(tcp) => Some(tcp),
+        _ => None,
+    }
 }
 
 /// What comes out of a tap, read by a thread that ends when the tap's namespace does.
@@ -72,6 +95,51 @@ impl Machine {
     /// The next frame of which this holds.
     pub fn await_frame(&self, what: &str, is_it: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         eventually(what, || self.receive(Duration::from_millis(10)).filter(|frame| is_it(frame)))
+    }
+
+    /// Accepts the next connection.
+    pub fn accept(&self) -> Talk {
+        eventually("a connection was opened", || {
+            let frame = self.receive(Duration::from_millis(10))?;
+            let asked = tcp_of(&frame).filter(|asked| asked.syn() && !asked.ack())?;
+            let talk = Talk {
+                peer: frame[IP + 12..IP + 16].try_into().expect("four bytes"),
+                ports: (asked.destination_port(), asked.source_port()),
+                said: FIRST,
+                heard: asked.sequence_number().wrapping_add(1),
+            };
+            self.say(&talk, true, &[]);
+            Some(Talk { said: FIRST + 1, ..talk })
+        })
+    }
+
+    /// Awaits the next word of a connection, and says it back.
+    pub fn say_back(&self, talk: &mut Talk) {
+        let word = eventually("a word came", || {
+            let frame = self.receive(Duration::from_millis(10))?;
+            let told = tcp_of(&frame).filter(|told| {
+                (told.destination_port(), told.source_port()) == talk.ports
+                    && frame[IP + 12..IP + 16] == talk.peer
+                    && told.sequence_number() == talk.heard
+            })?;
+            Some(told.payload().to_vec()).filter(|word| !word.is_empty())
+        });
+        let length = u32::try_from(word.len()).expect("a frame that can be");
+        talk.heard = talk.heard.wrapping_add(length);
+        self.say(talk, false, &word);
+        talk.said = talk.said.wrapping_add(length);
+    }
+
+    fn say(&self, talk: &Talk, is_first: bool, word: &[u8]) {
+        let (own, peer) = talk.ports;
+        let builder = PacketBuilder::ethernet2(self.face.mac.octets(), GATEWAY)
+            .ipv4(self.face.ip.octets(), talk.peer, 64)
+            .tcp(own, peer, talk.said, WINDOW)
+            .ack(talk.heard);
+        let builder = if is_first { builder.syn() } else { builder };
+        let mut frame = vec![];
+        builder.write(&mut frame, word).expect("a frame that can be");
+        self.send(&frame);
     }
 
     /// Answers one datagram of IPv4 with its own content.

@@ -39,6 +39,8 @@ pub(super) struct MapKernelState {
     observed: Observed,
     refuses_to_raise: Option<HostInterface>,
     steps: usize,
+    /// How often it was asked for the size of packets: once in each pass, and at other times.
+    asked: usize,
     pod_mtu: u32,
     /// The tunnel is broken, with this size of packets once it is repaired.
     broken: Option<u32>,
@@ -49,7 +51,9 @@ pub(super) struct MapKernelState {
 
 impl Kernel for MapKernel {
     fn pod_mtu(&self) -> u32 {
-        self.0.lock().unwrap().pod_mtu
+        let mut state = self.0.lock().unwrap();
+        state.asked += 1;
+        state.pod_mtu
     }
 
     async fn tend(&mut self) -> anyhow::Result<Tended> {
@@ -607,6 +611,27 @@ async fn word_of_a_change_is_followed_by_a_look_and_running_pods_are_put_right()
     }
     assert_eq!(agent.kernel.0.lock().unwrap().broken, None);
     assert_eq!(agent.observed().interfaces.len(), 1);
+}
+
+#[tokio::test]
+async fn a_port_that_is_told_again_as_it_is_known_takes_no_pass_and_one_that_changed_does() {
+    let agent = Agent::start();
+    let web = port("web", 5, "node1");
+    agent.see(std::slice::from_ref(&web)).await;
+    agent.ask(add("web")).await;
+    let asked = || agent.kernel.0.lock().unwrap().asked;
+    let before = asked();
+    agent.change(Change::OwnPorts(Delta::Put(key(&web), joined(&web)))).await;
+    agent.change(Change::NetworkPorts(network(1), Delta::Put(key(&web), web.clone()))).await;
+    agent.settle().await;
+    assert_eq!(asked(), before);
+    let moved = PlacedPort { mac: MacAddr::for_ip([10, 0, 0, 9].into()), ..web };
+    agent.change(Change::NetworkPorts(network(1), Delta::Put(key(&moved), moved.clone()))).await;
+    while asked() == before {
+        tokio::task::yield_now().await;
+    }
+    let macs = agent.observed().endpoints.into_values().map(|endpoint| endpoint.unwrap().mac);
+    assert_eq!(macs.collect::<Vec<_>>(), [moved.mac]);
 }
 
 #[test]

@@ -21,3 +21,4 @@ mod services;
 mod several_networks;
 mod tenants;
 mod threats;
+mod threats_to_flows;

@@ -20,21 +20,22 @@ use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
 const TUNNEL_PORT: u16 = 4789;
 
 /// A pod of the lab, from the inside.
-struct Player {
-    face: Face,
+pub(crate) struct Player {
+    pub(crate) face: Face,
     network: u32,
-    namespace: Namespace,
+    pub(crate) namespace: Namespace,
 }
 
-/// The attacker, its neighbours near and far, and another tenant's pods, one of which has the far
-/// one's very addresses.
-struct Stage {
+/// The attacker, its neighbours near and far, and another tenant's pods, two of which have the near
+/// one's and the far one's very addresses.
+pub(crate) struct Stage {
     lab: Lab,
-    attacker: Player,
-    near: Player,
-    far: Player,
-    foreign: Player,
-    twin: Player,
+    pub(crate) attacker: Player,
+    pub(crate) near: Player,
+    pub(crate) far: Player,
+    pub(crate) foreign: Player,
+    pub(crate) double: Player,
+    pub(crate) twin: Player,
 }
 
 impl Player {
@@ -56,13 +57,13 @@ impl Player {
         }
     }
 
-    fn packets(&self) -> PacketSocket {
+    pub(crate) fn packets(&self) -> PacketSocket {
         self.namespace.run(|| PacketSocket::open("eth0").unwrap())
     }
 }
 
 impl Stage {
-    fn set() -> Stage {
+    pub(crate) fn set() -> Stage {
         let lab = Lab::up(3);
         ["acme", "globex"].iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
         let at = |name: &str, node: &str, last| pod(name, node, &json!({}), &nics("default", last));
@@ -71,6 +72,7 @@ impl Stage {
             at("acme/near", "node1", 6),
             at("acme/far", "node2", 7),
             at("globex/foreign", "node1", 8),
+            at("globex/double", "node1", 6),
             at("globex/twin", "node3", 7),
         ];
         lab.apply(&yaml(&pods)).good();
@@ -78,8 +80,8 @@ impl Stage {
         let player = |namespace: &str, name: &str| Player::find(&lab, namespace, name);
         let (attacker, near, far) =
             (player("acme", "attacker"), player("acme", "near"), player("acme", "far"));
-        let (foreign, twin) = (player("globex", "foreign"), player("globex", "twin"));
-        Stage { lab, attacker, near, far, foreign, twin }
+        let [foreign, double, twin] = ["foreign", "double", "twin"].map(|it| player("globex", it));
+        Stage { lab, attacker, near, far, foreign, double, twin }
     }
 
     fn cast(&self) -> Cast {
@@ -94,8 +96,19 @@ impl Stage {
         }
     }
 
-    fn victims(&self) -> [&Player; 4] {
-        [&self.near, &self.far, &self.foreign, &self.twin]
+    fn victims(&self) -> [&Player; 5] {
+        [&self.near, &self.far, &self.foreign, &self.double, &self.twin]
+    }
+
+    /// Checksums and segments are made by who sends, in every pod and on every node.
+    pub(crate) fn switch_offloads_off(&self) {
+        for player in self.victims().into_iter().chain([&self.attacker]) {
+            player.namespace.switch_offloads_off("eth0");
+        }
+        for node in ["node1", "node2", "node3"] {
+            let node = Namespace::at(&state_dir(&self.lab.name).join("netns").join(node));
+            ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
+        }
     }
 
     /// Every row, against each victim of the attacker's network, in both families.
@@ -114,7 +127,7 @@ impl Stage {
     }
 
     /// Packets dropped on a node, of one network where it is given.
-    fn dropped(&self, node: &str, network: Option<&str>, reason: &str) -> u64 {
+    pub(crate) fn dropped(&self, node: &str, network: Option<&str>, reason: &str) -> u64 {
         let drops = eventually("the agent gives its counters", || {
             match ask(&self.socket(node), &AgentRequest::Drops) {
                 Ok(AgentReply::Drops(drops)) => Some(drops),
@@ -158,13 +171,7 @@ fn assert_silence(heard: &PacketSocket, when: &str) {
 fn every_row_of_the_threats_holds_from_a_pod_on_three_nodes_also_with_offloads_off() {
     let stage = Stage::set();
     stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
-    for player in stage.victims().into_iter().chain([&stage.attacker]) {
-        player.namespace.switch_offloads_off("eth0");
-    }
-    for node in ["node1", "node2", "node3"] {
-        let node = Namespace::at(&state_dir(&stage.lab.name).join("netns").join(node));
-        ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
-    }
+    stage.switch_offloads_off();
     stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
 }
 

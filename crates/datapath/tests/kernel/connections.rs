@@ -367,9 +367,9 @@ fn a_connection_that_was_silent_for_too_long_is_over() {
     eventually("the connection is known", || (known(node, UDP, ends).len() == 1).then_some(()));
     let quote = forge::packet(victim, attacker.ip, UDP, &forge::datagram((2000, 3000), b"hello"));
     let error = forge::packet(attacker, victim.ip, 1, &forge::icmp_error(3, 3, &quote));
-    let_time_pass(node, 15);
+    let_time_pass::<15>(node);
     scene.passes(&scene.victim, &error);
-    let_time_pass(node, 16);
+    let_time_pass::<16>(node);
     scene.is_dropped(DropReason::UnrelatedIcmp, &error);
 }
 

@@ -17,7 +17,7 @@ const OWN: u32 = 100;
 const UDP: u8 = 17;
 
 fn map(state: &State, name: &str) -> Map {
-    let pin = state.config.bpf_root.join("v3/maps").join(name);
+    let pin = state.config.bpf_root.join("v4/maps").join(name);
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
 }
 
@@ -53,18 +53,28 @@ fn generation(node: &Node) -> u32 {
     })
 }
 
-/// Makes every connection of a node look as if its latest packet had come earlier.
-pub(crate) fn let_time_pass(node: &Node, seconds: u64) {
+/// Makes of every entry in a node's map of connections what `becomes` says, or nothing.
+pub(crate) fn change_entries(node: &Node, becomes: fn(Entry) -> Option<Entry>) {
     let all = entries(node);
     node.run(move |state| {
         let mut map: Entries = map(state, "connections").try_into().unwrap();
         for (key, entry) in all {
-            let last_seen = entry.last_seen - seconds * 1_000_000_000;
-            let aged = Entry { last_seen, ..entry };
-            let bytes = |value: &[u8]| <[u8; 96]>::try_from(value).unwrap();
             let key = <[u8; 44]>::try_from(bytemuck::bytes_of(&key)).unwrap();
-            map.insert(key, bytes(bytemuck::bytes_of(&aged)), 0).unwrap();
+            match becomes(entry) {
+                Some(new) => {
+                    let new = <[u8; 96]>::try_from(bytemuck::bytes_of(&new)).unwrap();
+                    map.insert(key, new, 0).unwrap();
+                }
+                None => map.remove(&key).unwrap(),
+            }
         }
+    });
+}
+
+/// Makes every connection of a node look as if its latest packet had come earlier.
+pub(crate) fn let_time_pass<const SECONDS: u64>(node: &Node) {
+    change_entries(node, |entry| {
+        Some(Entry { last_seen: entry.last_seen - SECONDS * 1_000_000_000, ..entry })
     });
 }
 
@@ -206,7 +216,7 @@ fn what_is_over_is_collected_and_its_place_in_the_ring_is_free() {
     let node = talk.node();
     let counted = || (entries(node).len(), turns(node));
     assert_eq!(counted(), (1, 1));
-    let_time_pass(node, 300);
+    let_time_pass::<300>(node);
     node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
     eventually("what is over is gone", || (counted() == (0, 0)).then_some(()));
     talk.say(0);

@@ -187,7 +187,7 @@ fn a_map_whose_pin_was_removed_by_hand_is_filled_again_after_opening() {
     let fabric = Fabric::of(2);
     let pods = three_pods(&fabric);
     let node = &fabric.nodes[0];
-    let maps = ["interfaces", "endpoints", "peers", "drops"];
+    let maps = ["interfaces", "near_interfaces", "endpoints", "peers", "drops"];
     for map in maps.into_iter().chain([
         "networks",
         "connections",

@@ -11,6 +11,7 @@ mod doors;
 mod fabric;
 mod fragments;
 mod gateway;
+mod interfaces;
 mod isolation;
 mod lifecycle;
 mod overlay;

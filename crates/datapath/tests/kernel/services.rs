@@ -6,10 +6,12 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
+use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
 use atoll_datapath::DropReason;
 use atoll_plan::{Backend, Service, ServiceKey};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 
+use crate::decisions::{change_entries, let_time_pass};
 use crate::fabric::{Fabric, Pod, network};
 use crate::talk::{LIMIT, Voice, connect, listen, udp};
 
@@ -202,4 +204,45 @@ fn a_service_is_nobodys_in_other_networks_and_at_other_ports() {
     connect(globex.client.v4(), 0, front(globex.client.v4().ip), brief).unwrap_err();
     let other = SocketAddr::new(vip(acme.client.v4().ip), PORT + 1);
     connect(acme.client.v4(), 0, other, brief).unwrap_err();
+}
+
+/// Takes away what leads clients to no backend, so that only that is left, as if it had just been
+/// seen.
+fn leave_leads(entry: Entry) -> Option<Entry> {
+    let leads_on = entry.flags & CONNECTION_LEADS_ON != 0;
+    leads_on.then_some(Entry { last_seen: entry.last_seen + 3600 * 1_000_000_000, ..entry })
+}
+
+#[test]
+fn a_word_to_a_service_needs_one_entry_and_its_connection_is_looked_for_again_in_a_second() {
+    let fabric = Fabric::of(1);
+    let tenants = two_tenants(&fabric);
+    let node = &fabric.nodes[0];
+    for tenant in &tenants {
+        fabric.serve(tenant.network(), &[&tenant.near], None);
+    }
+    for voice_of_client in tenants.iter().flat_map(|tenant| voices(&tenant.client)) {
+        let tenant = tenants.iter().find(|it| it.network() == voice_of_client.pod.network).unwrap();
+        let client = udp(voice_of_client, 0);
+        let server = udp(voice(voice_of_client, &tenant.near), TARGET);
+        let ask = |word: &[u8]| {
+            client.send_to(word, front(voice_of_client.ip)).unwrap();
+            let mut heard = [0; 8];
+            let (size, from) = server.recv_from(&mut heard).expect("a word was lost");
+            assert_eq!((&heard[..size], from), (word, client.local_addr().unwrap()));
+            from
+        };
+        for word in [b"one", b"two"] {
+            server.send_to(b"!", ask(word)).unwrap();
+            assert_eq!(client.recv_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
+        }
+        change_entries(node, leave_leads);
+        ask(b"three");
+        assert_eq!(node.connections(tenant.network()), []);
+        let_time_pass::<3602>(node);
+        server.send_to(b"!", ask(b"four")).unwrap();
+        assert_eq!(client.recv_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
+        assert_eq!(node.connections(tenant.network()).len(), 1);
+        change_entries(node, |_| None);
+    }
 }

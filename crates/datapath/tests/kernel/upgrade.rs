@@ -5,119 +5,49 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use atoll_abi::{Connection, ConnectionKey, DropCounter, DropKey, Endpoint, EndpointKey};
+use atoll_abi::{Endpoint, EndpointKey};
 use atoll_datapath::{Datapath, DatapathError, DropReason};
 use atoll_testkit::eventually;
-use aya::maps::{ArrayOfMaps, HashMap, Map, MapData, PerCpuHashMap};
-use aya::{Ebpf, include_bytes_aligned};
+use aya::maps::{HashMap, Map, MapData};
 
 use crate::fabric::{Fabric, State, attachments, network};
 use crate::lifecycle::{Stops, is_as_planned, lockstep, three_pods};
 use crate::talk::{converse, udp};
 
-/// A map pinned in `dir` as a hash map of plain bytes.
-fn open<const K: usize, const V: usize>(
-    dir: &Path,
-    name: &str,
-) -> HashMap<MapData, [u8; K], [u8; V]> {
-    let map = MapData::from_pin(dir.join(name)).unwrap();
-    Map::from_map_data(map).unwrap().try_into().unwrap()
-}
-
-/// Writes the entries of a map as layout 2 had them: `cut` gives the older bytes.
-fn write_as_former<const K: usize, const V: usize, const W: usize>(
-    (from, to): (&Path, &Path),
-    name: &str,
-    cut: impl Fn(&[u8; V]) -> [u8; W],
-) {
+/// Writes the endpoints as layout 3 had them: with an identity behind the interface's index, and
+/// more that was reserved.
+fn write_endpoints((from, to): (&Path, &Path)) {
+    const KEY: usize = size_of::<EndpointKey>();
+    const NOW: usize = size_of::<Endpoint>();
+    const THEN: usize = NOW + 8;
     const NO_PREALLOC: u32 = 1;
-    let mut former = HashMap::<_, [u8; K], [u8; W]>::create(262_144, NO_PREALLOC).unwrap();
-    for entry in open::<K, V>(from, name).iter() {
+    const IDENTITY: usize = offset_of!(Endpoint, node);
+    let now = MapData::from_pin(from.join("endpoints")).unwrap();
+    let now: HashMap<_, [u8; KEY], [u8; NOW]> =
+        Map::from_map_data(now).unwrap().try_into().unwrap();
+    let mut then = HashMap::<_, [u8; KEY], [u8; THEN]>::create(262_144, NO_PREALLOC).unwrap();
+    for entry in now.iter() {
         let (key, value) = entry.unwrap();
-        former.insert(key, cut(&value), 0).unwrap();
+        let older = [&value[..IDENTITY], &[7; 4], &value[IDENTITY..], &[0; 4]].concat();
+        then.insert(key, <[u8; THEN]>::try_from(older).unwrap(), 0).unwrap();
     }
-    former.pin(to.join(name)).unwrap();
+    then.pin(to.join("endpoints")).unwrap();
 }
 
-const ENDPOINT: usize = size_of::<Endpoint>();
-const CONNECTION: usize = size_of::<Connection>();
-
-/// Layout 2 had no identity.
-fn former_endpoint(value: &[u8; ENDPOINT]) -> [u8; 40] {
-    let identity = offset_of!(Endpoint, identity);
-    [&value[..identity], &value[identity + 4..ENDPOINT - 4]].concat().try_into().unwrap()
-}
-
-/// Layout 2 knew of a connection when it was opened and seen, its state and its flags.
-fn former_connection(value: &[u8; CONNECTION]) -> [u8; 48] {
-    let entry: Connection = bytemuck::pod_read_unaligned(value);
-    let mut former = [0; 48];
-    former[..8].copy_from_slice(&entry.opened.to_ne_bytes());
-    former[8..16].copy_from_slice(&entry.last_seen.to_ne_bytes());
-    former[20..22].copy_from_slice(&[entry.state, entry.flags]);
-    former
-}
-
-/// Layout 2 had a table for each network, and an array of those.
-fn write_tables((from, to): (&Path, &Path)) {
-    const KEY: usize = size_of::<ConnectionKey>();
-    type Former = HashMap<MapData, [u8; KEY], [u8; 48]>;
-    let new_table = || -> Former {
-        let map = aya_obj::Map::new_from_params(9, KEY as u32, 48, 16_384, 0);
-        let map = MapData::create(map, "former", None).unwrap();
-        Map::from_map_data(map).unwrap().try_into().unwrap()
-    };
-    let mut table = new_table();
-    for entry in open::<KEY, CONNECTION>(from, "connections").iter() {
-        let (key, value) = entry.unwrap();
-        table.insert(key, former_connection(&value), 0).unwrap();
-    }
-    let mut tables: ArrayOfMaps<_, Former> = array_of_tables().try_into().unwrap();
-    tables.set(0, &table, 0).unwrap();
-    tables.pin(to.join("connections")).unwrap();
-}
-
-/// Only an object file can say what the maps in an array are like.
-fn array_of_tables() -> Map {
-    static LAYOUT_2: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout_2.o"));
-    Ebpf::load(LAYOUT_2).unwrap().take_map("connections").unwrap()
-}
-
-fn copy_drops((from, to): (&Path, &Path)) {
-    const K: usize = size_of::<DropKey>();
-    const V: usize = size_of::<DropCounter>();
-    let map = Map::from_map_data(MapData::from_pin(from.join("drops")).unwrap()).unwrap();
-    let drops: PerCpuHashMap<_, [u8; K], [u8; V]> = map.try_into().unwrap();
-    let mut former = PerCpuHashMap::<_, [u8; K], [u8; V]>::create(16_384, 1).unwrap();
-    for entry in drops.iter() {
-        let (key, values) = entry.unwrap();
-        former.insert(key, values, 0).unwrap();
-    }
-    former.pin(to.join("drops")).unwrap();
-}
-
-/// Makes a node look as layout 2 left it: its maps, and the links of its programs. Its only network
-/// has the first place.
+/// Makes a node look as layout 3 left it: its maps, and the links of its programs.
 pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
-    let (new, old) = (state.config.bpf_root.join("v3"), state.config.bpf_root.join("v2"));
+    let (new, old) = (state.config.bpf_root.join("v4"), state.config.bpf_root.join("v3"));
     std::fs::create_dir_all(old.join("maps")).unwrap();
-    let maps = (new.join("maps"), old.join("maps"));
-    let maps = (maps.0.as_path(), maps.1.as_path());
-    for name in ["interfaces", "peers", "doors", "traffic"] {
-        MapData::from_pin(maps.0.join(name)).unwrap().pin(maps.1.join(name)).unwrap();
+    write_endpoints((&new.join("maps"), &old.join("maps")));
+    for unknown in ["endpoints", "near_interfaces"] {
+        std::fs::remove_file(new.join("maps").join(unknown)).unwrap();
     }
-    write_as_former::<{ size_of::<EndpointKey>() }, ENDPOINT, 40>(
-        maps,
-        "endpoints",
-        former_endpoint,
-    );
-    write_tables(maps);
-    copy_drops(maps);
-    std::fs::rename(new.join("links"), old.join("links")).unwrap();
     for map in std::fs::read_dir(new.join("maps")).unwrap() {
-        std::fs::remove_file(map.unwrap().path()).unwrap();
+        let map = map.unwrap();
+        std::fs::rename(map.path(), old.join("maps").join(map.file_name())).unwrap();
     }
+    std::fs::rename(new.join("links"), old.join("links")).unwrap();
     std::fs::remove_dir(new.join("maps")).unwrap();
     std::fs::remove_dir(new).unwrap();
 }
@@ -152,7 +82,7 @@ fn an_older_layout_is_taken_over_under_traffic_without_losing_a_packet_or_a_coun
         assert_eq!(dropped(), 1);
         is_as_planned(node);
         converse(&pods[0], &pods[2]);
-        node.run(|state| assert!(!state.config.bpf_root.join("v2").exists()));
+        node.run(|state| assert!(!state.config.bpf_root.join("v3").exists()));
     }
 }
 
@@ -164,11 +94,11 @@ fn a_take_over_that_was_cut_short_is_finished_by_the_next() {
     node.run(|state| {
         turn_back(state);
         let root = &state.config.bpf_root;
-        std::fs::create_dir_all(root.join("v3/links")).unwrap();
-        let mut links = std::fs::read_dir(root.join("v2/links")).unwrap();
+        std::fs::create_dir_all(root.join("v4/links")).unwrap();
+        let mut links = std::fs::read_dir(root.join("v3/links")).unwrap();
         let one = links.next().unwrap().unwrap();
-        std::fs::rename(one.path(), root.join("v3/links").join(one.file_name())).unwrap();
-        std::fs::remove_file(root.join("v2/maps/peers")).unwrap();
+        std::fs::rename(one.path(), root.join("v4/links").join(one.file_name())).unwrap();
+        std::fs::remove_file(root.join("v3/maps/peers")).unwrap();
         state.open();
     });
     node.converge();
@@ -183,10 +113,10 @@ fn a_newer_layout_is_refused_with_a_sentence_and_left_as_it_is() {
     fabric.nodes[0].run(|state| {
         state.datapath = None;
         let root = state.config.bpf_root.clone();
-        std::fs::rename(root.join("v3"), root.join("v4")).unwrap();
+        std::fs::rename(root.join("v4"), root.join("v5")).unwrap();
         let before = state.bpf.files();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();
-        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == root.join("v4")));
+        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == root.join("v5")));
         assert!(error.to_string().contains("drain the node"), "{error}");
         assert_eq!(state.bpf.files(), before);
     });
@@ -198,7 +128,7 @@ fn maps_that_are_not_what_the_older_layout_had_are_refused() {
     let fabric = Fabric::of(1);
     fabric.nodes[0].run(|state| {
         turn_back(state);
-        let peers = state.config.bpf_root.join("v2/maps/peers");
+        let peers = state.config.bpf_root.join("v3/maps/peers");
         std::fs::remove_file(&peers).unwrap();
         HashMap::<_, [u8; 4], [u8; 4]>::create(1, 1).unwrap().pin(&peers).unwrap();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();

@@ -1,0 +1,128 @@
+//! Row 8 of the threats: two tenants' connections with the very same ends, which live and end by
+//! their own ends alone, whatever another pod says of them.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use atoll_datapath::DropReason::{self, SpoofedAddress, UnrelatedIcmp};
+use atoll_testkit::eventually;
+use atoll_testkit::forge::{self, Face, Origin, packet, tcp};
+use socket2::{Domain, Socket, Type};
+
+use crate::threats::{Player, Stage};
+
+/// Of every client and of every server.
+const PORTS: (u16, u16) = (7001, 7002);
+const PATIENCE: Duration = Duration::from_secs(20);
+const ACK: u8 = 0x10;
+const RST: u8 = 0x04;
+
+/// One of a pod's addresses.
+type Family = fn(&Face) -> IpAddr;
+const FAMILIES: [Family; 2] = [|face| face.ip.into(), |face| face.ipv6.into()];
+
+/// An open connection, with both its ends.
+struct Flow {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Flow {
+    fn open([client, server]: [&Player; 2], family: Family) -> Flow {
+        let to = SocketAddr::new(family(&server.face), PORTS.1);
+        let from = SocketAddr::new(family(&client.face), PORTS.0);
+        let listener = server.namespace.run(|| TcpListener::bind(to).unwrap());
+        let client: TcpStream = client.namespace.run(|| {
+            let socket = Socket::new(Domain::for_address(from), Type::STREAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
+            socket.bind(&from.into()).unwrap();
+            socket.connect_timeout(&to.into(), PATIENCE).unwrap();
+            socket.into()
+        });
+        let (server, seen) = listener.accept().unwrap();
+        assert_eq!(seen, from);
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        Flow { client, server }
+    }
+
+    /// A word there and back.
+    fn goes_on(&mut self, word: &[u8]) {
+        let mut heard = vec![0; word.len()];
+        self.client.write_all(word).unwrap();
+        self.server.read_exact(&mut heard).unwrap();
+        self.server.write_all(&heard).unwrap();
+        self.client.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, word);
+    }
+
+    /// The client ends it with a reset, and the server hears of it.
+    fn break_off(mut self) {
+        let client = Socket::from(self.client);
+        client.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        self.server.read_exact(&mut [0]).unwrap_err();
+    }
+}
+
+/// What `liar` says of the connection between two others of its tenant, to each of them.
+fn lies(liar: &Player, ends: [&Player; 2], family: Family) -> Vec<(DropReason, Vec<u8>)> {
+    let of = |player: &Player| Origin { face: player.face, ip: family(&player.face) };
+    let ways = [(ends[0], ends[1], PORTS), (ends[1], ends[0], (PORTS.1, PORTS.0))];
+    let about = |(from, to, ports): (&Player, &Player, (u16, u16))| {
+        let (own, from, to) = (of(liar), of(from), of(to));
+        let reset = packet(Origin { face: own.face, ip: from.ip }, to.ip, 6, &tcp(ports, RST));
+        let quote = packet(from, to.ip, 6, &tcp(ports, ACK));
+        let errors = if own.ip.is_ipv4() { [(3, 1), (3, 4)] } else { [(1, 0), (2, 0)] };
+        let errors = errors.map(|(kind, code)| {
+            let error = forge::icmp_error(kind, code, &quote);
+            (UnrelatedIcmp, packet(own, from.ip, forge::icmp_of(own.ip), &error))
+        });
+        [(SpoofedAddress, reset)].into_iter().chain(errors)
+    };
+    ways.into_iter().flat_map(about).collect()
+}
+
+/// Each lie is dropped under its name.
+fn are_refused(stage: &Stage, liar: &Player, network: &str, lies: &[(DropReason, Vec<u8>)]) {
+    let socket = liar.packets();
+    for (place, (reason, frame)) in lies.iter().enumerate() {
+        let dropped = || stage.dropped("node1", Some(network), reason.name());
+        let before = dropped();
+        socket.send(frame).unwrap();
+        eventually(&format!("lie {place} of {network} was {reason}"), || {
+            (dropped() > before).then_some(())
+        });
+    }
+}
+
+/// Both tenants' connections at once, between the same addresses and ports.
+fn row_holds(stage: &Stage, family: Family) {
+    let ours = [&stage.near, &stage.far];
+    let theirs = [&stage.double, &stage.twin];
+    let [mut our_flow, mut their_flow] = [ours, theirs].map(|ends| Flow::open(ends, family));
+    for (liar, ends, network) in
+        [(&stage.attacker, ours, "acme.default"), (&stage.foreign, theirs, "globex.default")]
+    {
+        are_refused(stage, liar, network, &lies(liar, ends, family));
+        our_flow.goes_on(b"ours");
+        their_flow.goes_on(b"theirs");
+    }
+    their_flow.break_off();
+    our_flow.goes_on(b"still ours");
+    let mut their_next = Flow::open(theirs, family);
+    their_next.goes_on(b"theirs again");
+    our_flow.goes_on(b"still ours");
+    their_next.break_off();
+    our_flow.break_off();
+}
+
+#[test]
+fn connections_with_equal_ends_in_two_tenants_end_by_their_own_ends_alone_also_with_offloads_off() {
+    let stage = Stage::set();
+    FAMILIES.iter().for_each(|family| row_holds(&stage, *family));
+    stage.switch_offloads_off();
+    FAMILIES.iter().for_each(|family| row_holds(&stage, *family));
+}
