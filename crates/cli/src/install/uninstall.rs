@@ -4,6 +4,7 @@
 //! The rule of this file: what is deleted last is what a second run needs to finish a first that
 //! was broken off.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,14 +12,15 @@ use anyhow::{Context, Result, bail, ensure};
 use atoll_api::marks;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-use super::manifests::{self, NAMESPACE, kind};
+use super::inventory::Inventory;
+use super::manifests::{self, NAMESPACE, is_definition, kind};
 use super::progress::{Patience, daemons, late_pods};
 use super::settings::Settings;
-use super::{Installed, made};
+use super::{Installed, definitions, made, prune};
 use crate::cluster::ClusterArgs;
 use crate::target::{FIELD_MANAGER, Target, shown};
 
@@ -131,7 +133,8 @@ struct Uninstall<'a> {
 
 impl Uninstall<'_> {
     async fn run(&self) -> Result<()> {
-        let objects = manifests::installation(&Settings::default())?;
+        let foreign = definitions::of_others(&self.target.client).await?;
+        let objects = self.objects(&foreign).await?;
         if self.is_installed().await? || self.args.force {
             let image = self.image().await?;
             self.end_workloads(&objects).await?;
@@ -140,7 +143,7 @@ impl Uninstall<'_> {
             println!("there is no namespace {NAMESPACE}: nodes are taken to be clean");
         }
         if self.args.purge {
-            self.purge().await?;
+            self.purge(&foreign).await?;
         }
         let is_rest = |object: &&DynamicObject| {
             !is_workload(object) && (self.args.purge || !is_definition(object))
@@ -148,6 +151,16 @@ impl Uninstall<'_> {
         self.delete_all(objects.iter().rev().filter(is_rest)).await?;
         println!("{}", if self.args.dry_run { "nothing was changed" } else { "Atoll is removed" });
         Ok(())
+    }
+
+    /// What this version has, and what the installed one has beside it, but nothing of others.
+    async fn objects(&self, foreign: &BTreeSet<String>) -> Result<Vec<DynamicObject>> {
+        let mut objects = manifests::installation(&Settings::default())?;
+        let there = Installed::find(&self.target.client).await?;
+        let listed = there.map(|there| there.objects).unwrap_or_default();
+        objects.extend(listed.without(&Inventory::of(&objects)));
+        objects.retain(|object| !(is_definition(object) && foreign.contains(&object.name_any())));
+        Ok(objects)
     }
 
     /// DNS pods end while nobody makes them again, and agents are there to take their network down.
@@ -183,33 +196,8 @@ impl Uninstall<'_> {
         Ok(())
     }
 
-    /// Deletes it with all it made, and waits until it is gone.
     async fn delete(&self, object: &DynamicObject) -> Result<()> {
-        let api = self.target.api(object).await?;
-        let name = object.name_any();
-        let cannot = || format!("cannot delete {}", shown(object));
-        if api.get_opt(&name).await.with_context(cannot)?.is_none() {
-            return Ok(());
-        }
-        if self.args.dry_run {
-            println!("{} would be deleted", shown(object));
-            return Ok(());
-        }
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Foreground),
-            ..DeleteParams::default()
-        };
-        match api.delete(&name, &params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            done => drop(done.with_context(cannot)?),
-        }
-        let patience = Patience::new(self.limit);
-        while api.get_opt(&name).await?.is_some() {
-            ensure!(!patience.is_over(), "{} is not gone after {:?}", shown(object), self.limit);
-            patience.pause().await;
-        }
-        println!("{} deleted", shown(object));
-        Ok(())
+        prune::delete_one(&self.target, object, self.limit, self.args.dry_run).await
     }
 
     /// Runs the remover on every node, until nothing is left there.
@@ -249,9 +237,13 @@ impl Uninstall<'_> {
     }
 
     /// Our objects lose what holds them, because nobody is there to let them go; they go with
-    /// their definitions.
-    async fn purge(&self) -> Result<()> {
-        for crd in atoll_api::crds() {
+    /// their definitions. What has the definition of somebody else stays with it.
+    async fn purge(&self, foreign: &BTreeSet<String>) -> Result<()> {
+        for name in foreign {
+            println!("{name} is not Atoll's: it stays, with all that is written in it");
+        }
+        let all = atoll_api::crds().into_iter();
+        for crd in all.filter(|crd| !foreign.contains(&crd.name_any())) {
             let version = crd.spec.versions.first().map(|it| it.name.clone()).unwrap_or_default();
             let kind = GroupVersionKind::gvk(&crd.spec.group, &version, &crd.spec.names.kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
@@ -292,10 +284,6 @@ impl Uninstall<'_> {
 
 fn is_workload(object: &DynamicObject) -> bool {
     matches!(kind(object).as_str(), "DaemonSet" | "Deployment")
-}
-
-fn is_definition(object: &DynamicObject) -> bool {
-    kind(object) == "CustomResourceDefinition"
 }
 
 fn image_of(set: &DaemonSet) -> Option<String> {
