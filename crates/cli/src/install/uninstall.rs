@@ -79,23 +79,41 @@ async fn refuse_while_in_use(client: &Client) -> Result<()> {
     let there = Installed::find(client).await?;
     let is_only_network = there.is_some_and(|there| !there.settings.plain_network.is_empty());
     let using = match is_only_network {
-        true => pods_in(Api::all(client.clone())).await?,
+        true => pods_of_everybody(client).await?,
         false => pods_of_tenants(client).await?,
     };
     ensure!(using.is_empty(), "{}", in_use(&using));
     Ok(())
 }
 
+/// DNS pods go with us, and serve nobody but the others.
+async fn pods_of_everybody(client: &Client) -> Result<Vec<String>> {
+    let of_dns = namespaces(client, marks::DNS_OF).await?;
+    let mut using = pods_in(Api::all(client.clone())).await?;
+    using.retain(|pod| !is_in(pod, &of_dns));
+    Ok(using)
+}
+
 async fn pods_of_tenants(client: &Client) -> Result<Vec<String>> {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    // DNS pods go with us, and serve nobody but the others.
     let others = format!("{},!{}", marks::TENANT, marks::DNS_OF);
-    let of_tenants = namespaces.list_metadata(&ListParams::default().labels(&others)).await;
     let mut using = Vec::new();
-    for namespace in of_tenants.context("cannot list the namespaces of tenants")? {
-        using.extend(pods_in(Api::namespaced(client.clone(), &namespace.name_any())).await?);
+    for namespace in namespaces(client, &others).await? {
+        using.extend(pods_in(Api::namespaced(client.clone(), &namespace)).await?);
     }
     Ok(using)
+}
+
+/// The names of those with these labels.
+async fn namespaces(client: &Client, labels: &str) -> Result<BTreeSet<String>> {
+    let all: Api<Namespace> = Api::all(client.clone());
+    let found = all.list_metadata(&ListParams::default().labels(labels)).await;
+    let found = found.with_context(|| format!("cannot list namespaces with {labels}"))?;
+    Ok(found.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Whether a pod, by its full name, is in one of these namespaces.
+fn is_in(pod: &str, namespaces: &BTreeSet<String>) -> bool {
+    pod.split_once('/').is_some_and(|(namespace, _)| namespaces.contains(namespace))
 }
 
 /// Those that would lose their network.
@@ -311,6 +329,14 @@ mod tests {
         assert!(has_network(&pod(&own, "Pending")));
         assert!(!has_network(&pod(&own, "Succeeded")));
         assert!(!has_network(&pod(&on_host, "Running")));
+    }
+
+    #[test]
+    fn dns_pods_are_told_from_others_by_their_namespace() {
+        let of_dns = ["atoll-dns-4".to_owned()].into();
+        assert!(is_in("atoll-dns-4/dns-1", &of_dns));
+        assert!(!is_in("acme/atoll-dns-4", &of_dns));
+        assert!(!is_in("atoll-dns-44/dns-1", &of_dns));
     }
 
     #[test]
