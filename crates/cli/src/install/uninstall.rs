@@ -174,7 +174,13 @@ impl Uninstall<'_> {
     /// What this version has, and what the installed one has beside it, but nothing of others.
     async fn objects(&self, foreign: &BTreeSet<String>) -> Result<Vec<DynamicObject>> {
         let mut objects = manifests::installation(&Settings::default())?;
-        let there = Installed::find(&self.target.client).await?;
+        let there = match Installed::find(&self.target.client).await {
+            Err(error) if self.args.force => {
+                println!("only what this version has is removed: {error:#}");
+                None
+            }
+            found => found?,
+        };
         let listed = there.map(|there| there.objects).unwrap_or_default();
         objects.extend(listed.without(&Inventory::of(&objects)));
         objects.retain(|object| !(is_definition(object) && foreign.contains(&object.name_any())));
