@@ -62,6 +62,10 @@ const PROMISES: &[Promise] = &[
         services::one_policy_is_anothers_nothing,
     )
     .smoke(),
+    promise(
+        "what of a policy is not enforced is told as its event",
+        services::faults_of_policies_are_told,
+    ),
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),

@@ -120,7 +120,9 @@ fn looks(stage: &Stage, cluster: &Cluster) -> Result<Vec<Look>> {
         .map(|(pod, _)| address(stage, pod).map(|ip| ip.to_string()))
         .collect::<Result<_>>()?;
     let look = |node| {
-        let bridge = "ip -o addr show br0 | cut -d' ' -f 2-8; ip route show dev br0";
+        // A node without a pod of the other network has no bridge yet.
+        let bridge = "ip link show br0 2>/dev/null || exit 0; \
+            ip -o addr show br0; ip route show dev br0";
         Ok(Look {
             configuration: on_node(cluster, node, &format!("cat {CONFIGURATION}"))?,
             links: on_node(cluster, node, bridge)?,
