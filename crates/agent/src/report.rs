@@ -10,6 +10,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::seen::PortKey;
 
+/// Who says it, in events.
+pub(crate) const CONTROLLER: &str = "atoll.dev/agent";
+
 /// Something to say.
 #[derive(Debug)]
 pub(crate) enum Report {
@@ -42,8 +45,7 @@ pub(crate) struct AttachedReport {
 /// Starts the reporter. It ends when nobody can send any more.
 pub(crate) fn start(client: Client, node: &str) -> UnboundedSender<Report> {
     let (sender, receiver) = unbounded_channel();
-    let reporter =
-        Reporter { controller: "atoll.dev/agent".into(), instance: Some(node.to_owned()) };
+    let reporter = Reporter { controller: CONTROLLER.into(), instance: Some(node.to_owned()) };
     tokio::spawn(report_all(client, reporter, receiver));
     sender
 }

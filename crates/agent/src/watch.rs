@@ -103,7 +103,7 @@ impl Watches {
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
         );
-        let reporter = policy::Reporter::start(client.clone());
+        let reporter = policy::Reporter::start(client.clone(), node);
         let source = Source { client: client.clone(), reporter, changes };
         let [nodes, own, namespaces] =
             [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];

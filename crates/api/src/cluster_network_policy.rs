@@ -8,6 +8,8 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
+use crate::marks;
+
 /// The definition, as JSON.
 fn definition() -> Value {
     let names = json!({
@@ -31,6 +33,7 @@ fn definition() -> Value {
     json!({
         "metadata": {
             "name": "clusternetworkpolicies.policy.networking.k8s.io",
+            "labels": { marks::PART_OF: marks::ATOLL },
             "annotations": {
                 "api-approved.kubernetes.io": "unapproved, a schema for clusters without their own",
             },

@@ -43,6 +43,13 @@ pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";
 /// Group writes them.
 pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
+/// Label of a definition that is not of our group: whose it is. A cluster may have it of somebody
+/// else.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+
+/// The value of [`PART_OF`] on what Atoll brought.
+pub const ATOLL: &str = "atoll";
+
 /// On what the controller makes for the DNS pods of a network. Label: the network's number.
 /// Annotation: its name, which may be longer than a label.
 pub const DNS_OF: &str = "atoll.dev/dns-of";

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -113,11 +113,12 @@ impl Kubectl {
     /// Starts it and leaves it running; what it prints can be read while it does.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running> {
         let mut command = Command::new(&self.program);
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::piped());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let mut child = child.context("cannot run kubectl")?;
         let output = BufReader::new(child.stdout.take().context("kubectl has no output")?);
-        Ok(Running { child, output })
+        let input = child.stdin.take();
+        Ok(Running { child, input, output })
     }
 
     /// Waits until what the API has satisfies `holds`.
@@ -134,6 +135,7 @@ impl Kubectl {
 /// A kubectl that runs; it ends with this value at the latest.
 pub(crate) struct Running {
     child: Child,
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
@@ -143,6 +145,14 @@ impl Running {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         Ok(line)
+    }
+
+    /// Ends its input, and waits for the end that it takes from that.
+    pub(crate) fn ended_by_its_input(mut self) -> Result<()> {
+        drop(self.input.take());
+        let status = self.child.wait()?;
+        ensure!(status.success(), "kubectl ended with {status}");
+        Ok(())
     }
 
     /// Whether it has ended already.

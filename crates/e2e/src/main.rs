@@ -40,9 +40,18 @@ struct Options {
     /// The atoll program that installs; by default the one in the path.
     #[arg(long, env = "ATOLL_PROGRAM", default_value = "atoll")]
     atoll: PathBuf,
+    /// The program of the lab's tests, of which those run here that need no lab.
+    #[arg(long, env = "ATOLL_LAB_TESTS")]
+    lab_tests: Option<PathBuf>,
+    /// How many seconds the API is away. More shows more only of what grows with time.
+    #[arg(long, env = "E2E_API_AWAY", value_name = "SECONDS", default_value_t = 60)]
+    api_away: u64,
     /// Only the part that CI runs.
     #[arg(long)]
     smoke: bool,
+    /// Only the promises with these words in their sentence, on a cluster that `--keep` left.
+    #[arg(long, value_name = "WORDS")]
+    only: Option<String>,
     /// Leave everything as it is at the end.
     #[arg(long)]
     keep: bool,
@@ -67,7 +76,10 @@ fn main() -> ExitCode {
 /// Whether everything held.
 fn run(options: &Options) -> Result<bool> {
     let stage = Stage::choose(options)?;
-    let held = suite::run(&stage, options.smoke);
+    let held = suite::run(&stage, |promise| match &options.only {
+        Some(words) => promise.sentence.contains(words),
+        None => promise.smoke || !options.smoke,
+    });
     if !held {
         evidence::keep(&stage);
     }

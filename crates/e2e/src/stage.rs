@@ -1,6 +1,7 @@
 //! Where the suite runs: on nodes of its own, or on a cluster that somebody gave.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::{Cluster, UpOptions};
@@ -17,6 +18,8 @@ pub(crate) struct Stage {
     atoll: Atoll,
     own: Option<(Cluster, UpOptions)>,
     api_server: Option<(String, String)>,
+    lab_tests: Option<PathBuf>,
+    api_away: Duration,
 }
 
 impl Stage {
@@ -51,6 +54,16 @@ impl Stage {
         self.own.as_ref().map(|(cluster, _)| cluster)
     }
 
+    /// The program of the lab's tests.
+    pub(crate) fn lab_tests(&self) -> Option<&Path> {
+        self.lab_tests.as_deref()
+    }
+
+    /// How long the API is to be away.
+    pub(crate) fn api_away(&self) -> Duration {
+        self.api_away
+    }
+
     /// The logs of the cluster's own programs, where they are at hand.
     pub(crate) fn logs(&self) -> Option<PathBuf> {
         self.own.as_ref().map(|(cluster, _)| cluster.logs())
@@ -83,7 +96,7 @@ fn own(options: &Options) -> Result<Stage> {
     let up = UpOptions { nodes: NODES, port: 0, kubernetes };
     let atoll = Atoll::new(options.atoll.clone(), cluster.kubeconfig());
     let api_server = Some((host, port.to_string()));
-    Ok(Stage { kubectl, atoll, own: Some((cluster, up)), api_server })
+    Ok(Stage { own: Some((cluster, up)), ..stage(options, kubectl, atoll, api_server) })
 }
 
 fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
@@ -93,7 +106,18 @@ fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
     });
     let kubectl = Kubectl::new("kubectl".into(), kubeconfig.to_owned());
     let atoll = Atoll::new(options.atoll.clone(), kubeconfig.to_owned());
-    Ok(Stage { kubectl, atoll, own: None, api_server: api_server.transpose()? })
+    Ok(stage(options, kubectl, atoll, api_server.transpose()?))
+}
+
+fn stage(
+    options: &Options,
+    kubectl: Kubectl,
+    atoll: Atoll,
+    api_server: Option<(String, String)>,
+) -> Stage {
+    let (lab_tests, api_away) = (options.lab_tests.clone(), options.api_away);
+    let api_away = Duration::from_secs(api_away);
+    Stage { kubectl, atoll, own: None, api_server, lab_tests, api_away }
 }
 
 /// A file of this tree.
@@ -101,6 +125,7 @@ pub(crate) fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-fn archive(image: &str) -> PathBuf {
+/// An image, as `cargo xtask image` wrote it.
+pub(crate) fn archive(image: &str) -> PathBuf {
     in_tree(&format!("target/images/{image}.tar"))
 }

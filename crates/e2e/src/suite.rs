@@ -6,18 +6,19 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, infra, leaving, life, names, nodes, plain, power, reach, services, users, workloads,
+    agents, away, beside, infra, lab, leaving, life, names, nodes, plain, power, probes, reach,
+    services, users, workloads,
 };
 use crate::stage::Stage;
 
 /// A sentence, and how it is tried.
-struct Promise {
-    sentence: &'static str,
+pub(crate) struct Promise {
+    pub(crate) sentence: &'static str,
     check: fn(&Stage) -> Result<()>,
     /// Whether it needs nodes that the suite made itself, and may kill.
     own_nodes: bool,
     /// Whether it is in the part that CI runs.
-    smoke: bool,
+    pub(crate) smoke: bool,
 }
 
 const fn promise(sentence: &'static str, check: fn(&Stage) -> Result<()>) -> Promise {
@@ -61,6 +62,10 @@ const PROMISES: &[Promise] = &[
         services::one_policy_is_anothers_nothing,
     )
     .smoke(),
+    promise(
+        "what of a policy is not enforced is told as its event",
+        services::faults_of_policies_are_told,
+    ),
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),
@@ -71,6 +76,15 @@ const PROMISES: &[Promise] = &[
     )
     .smoke(),
     promise(
+        "probes of every kind fail and recover, each for its own pod",
+        probes::fail_and_recover,
+    ),
+    promise(
+        "what is not well is started again, and its twin is left alone",
+        probes::end_what_is_not_well,
+    ),
+    promise("hooks are called, and those that fail are told", probes::hooks_are_called),
+    promise(
         "a probe that leads elsewhere is refused with a sentence",
         infra::probes_elsewhere_are_refused,
     ),
@@ -79,14 +93,16 @@ const PROMISES: &[Promise] = &[
         agents::deleted_under_traffic,
     ),
     promise("ordinary manifests run unchanged in a tenant's namespace", workloads::run_unchanged),
+    promise("a node is drained, and its pods are served elsewhere", life::node_is_drained),
     promise("a StatefulSet's pod keeps its address", workloads::stateful_pods_keep_their_address),
     promise("pods with several interfaces meet in each network", workloads::several_interfaces),
     promise("a virtual machine's pod gets its tap", workloads::tap_is_made),
     promise("controllers are killed and their successors go on", life::controllers_are_killed),
     promise("a runtime is started again under traffic", life::runtime_is_started_again)
         .on_own_nodes(),
-    promise("the API is away and pods go on", life::api_is_away).on_own_nodes(),
-    promise("many pods come and go at once and leave nothing", life::burst_leaves_nothing),
+    promise("the API is away and pods go on, and containers are started again", away::pods_go_on)
+        .on_own_nodes(),
+    promise("two hundred pods come and go at once and leave nothing", life::burst_leaves_nothing),
     promise("a node that lost power comes back with its pods", power::node_comes_back)
         .on_own_nodes(),
     promise(
@@ -110,12 +126,19 @@ const PROMISES: &[Promise] = &[
         .smoke(),
     promise("installed and removed, nodes are as before", leaving::nodes_are_as_before)
         .on_own_nodes(),
+    promise("the tests of the lab that need no lab hold here", lab::tests_hold).on_own_nodes(),
+    promise(
+        "beside another network, pods and packets of that one stay as they are",
+        beside::comes_beside,
+    )
+    .on_own_nodes(),
+    promise("and stay so when Atoll goes", beside::goes_again).on_own_nodes(),
 ];
 
-/// Whether every promise held that could be tried.
-pub(crate) fn run(stage: &Stage, smoke: bool) -> bool {
+/// Whether every promise held that was chosen and could be tried.
+pub(crate) fn run(stage: &Stage, is_chosen: impl Fn(&Promise) -> bool) -> bool {
     let began = Instant::now();
-    let mut chosen = PROMISES.iter().filter(|promise| promise.smoke || !smoke);
+    let mut chosen = PROMISES.iter().filter(|promise| is_chosen(promise));
     let held = chosen.all(|promise| holds(stage, promise));
     let verdict = if held { "every promise that was tried held" } else { "a promise did not hold" };
     println!("\n{verdict}, after {:.0} s", began.elapsed().as_secs_f32());

@@ -24,6 +24,11 @@ impl Cluster {
         Cluster { home: Home::of(name) }
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        self.home.name().as_str()
+    }
+
     /// Makes it. Its nodes are NotReady until somebody brings a CNI plugin.
     pub fn up(&self, options: &UpOptions) -> Result<()> {
         up::up(&self.home, options)

@@ -7,6 +7,7 @@
 mod answer;
 mod connect;
 mod flow;
+mod grpc;
 mod icmp;
 mod resolve;
 mod row;
@@ -29,7 +30,7 @@ pub use target::{DEFAULT_PORT, Protocol, Target, TargetError};
 pub enum ToolboxCommand {
     /// Answer on TCP, UDP and HTTP with who I am and whom I see.
     ///
-    /// One port serves all three. Over TCP every line sent gets one line of JSON back; over UDP
+    /// One port serves all three, and gRPC's health checks. Over TCP every line sent gets one line of JSON back; over UDP
     /// every packet gets one; an HTTP request gets it as the body.
     #[command(after_help = "Examples:\n  atoll toolbox serve\n  atoll toolbox serve --port 9000")]
     Serve(ServeArgs),
@@ -75,6 +76,9 @@ pub struct ServeArgs {
     /// Answer SCTP's INIT on these ports, too. Needs a raw socket.
     #[arg(long)]
     pub sctp: bool,
+    /// End when standard input does.
+    #[arg(long)]
+    pub until_eof: bool,
 }
 
 /// Options of `connect`.

@@ -1,4 +1,4 @@
-//! The echo server: TCP lines, HTTP and UDP on one port. Every answer says who the server is and
+//! The echo server: TCP lines, HTTP, UDP and gRPC's health checks on one port. Every answer says who the server is and
 //! whom it sees.
 
 use std::io;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::{ServeArgs, local_address_towards, sctp};
+use crate::{ServeArgs, grpc, local_address_towards, sctp};
 
 /// A line longer than this ends the connection: nobody asks that much.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-/// Serves on all ports until the process is told to end.
+/// Serves on all ports until the process is told to end, or its input ends where that counts.
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let variable = |name: &str| std::env::var(name).ok();
     let identity = Arc::new(Identity::read(variable));
@@ -57,10 +57,20 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     if args.sctp {
         sctp::serve(args.ports).context("cannot serve SCTP")?;
     }
+    if args.until_eof {
+        serving.spawn_blocking(|| end_of(io::stdin().lock()));
+        serving.join_next().await.transpose()?.transpose()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     while let Some(ended) = serving.join_next().await {
         ended??;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nobody can say anything more.
+fn end_of(mut input: impl io::Read) -> io::Result<()> {
+    io::copy(&mut input, &mut io::sink()).map(drop)
 }
 
 /// Both families where the kernel has both, else IPv4.
@@ -90,8 +100,13 @@ async fn serve_tcp(listener: TcpListener, identity: Arc<Identity>) -> io::Result
     }
 }
 
-/// Answers every line of one connection, or its one HTTP request.
+/// Answers every line of one connection, or its one HTTP request, or its health checks.
 async fn talk(stream: TcpStream, peer: SocketAddr, identity: &Identity) -> io::Result<()> {
+    let mut first = [0; grpc::PREFACE.len()];
+    let length = stream.peek(&mut first).await?;
+    if first[..length] == *grpc::PREFACE {
+        return grpc::talk(stream).await.map_err(io::Error::other);
+    }
     let ip = stream.local_addr()?.ip();
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.into_split();
@@ -198,6 +213,16 @@ mod tests {
         let (head, body) = said.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
         assert_eq!(serde_json::from_str::<Answer>(body).unwrap().node, "node1");
+    }
+
+    #[test]
+    fn an_input_ends_when_nobody_can_say_more_and_not_before() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let ended = std::thread::spawn(|| end_of(reader));
+        io::Write::write_all(&mut writer, b"words").unwrap();
+        assert!(!ended.is_finished(), "it goes on");
+        drop(writer);
+        ended.join().unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The container images: one static program in an otherwise empty file system, in an archive that
 //! any container runtime imports without a registry.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,11 @@ const FOLDER: &str = "target/images";
 const OF_IMAGES: [&str; 4] =
     ["--package=atoll-cli", "--package=atoll-pause", "--bin=atoll", "--bin=pause"];
 
-/// Builds static programs and writes an archive for each image; prints their paths.
+/// What tests run in pods beside `atoll`.
+const TOOLS: [&str; 9] = ["sh", "bash", "cat", "dig", "getent", "hostname", "ip", "seq", "sleep"];
+
+/// Builds static programs and writes an archive for each image, and the program with which people
+/// install; prints their paths.
 pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let linked_whole = format!("target.{target}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
@@ -25,7 +30,25 @@ pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     build(root, &[&["build"], &OF_IMAGES[..], &how[..]].concat())?;
     let built = root.join("target").join(&target).join(profile);
     let program = |name: &str| static_program(&built.join(name));
-    write_images(root, [atoll(program("atoll")?), pause(program("pause")?)])
+    let images = [("atoll", atoll(program("atoll")?)), ("pause", pause(program("pause")?))];
+    write_images(root, &images)?;
+    let beside = root.join(FOLDER).join("atoll");
+    fs::copy(built.join("atoll"), &beside).context("cannot write the program itself")?;
+    println!("{}", beside.canonicalize()?.display());
+    Ok(())
+}
+
+/// Writes an archive with tools of this machine, and with this machine's program as tests build it.
+pub(crate) fn write_tools(root: &Path) -> Result<()> {
+    build(root, &["test", "--workspace", "--no-run", "--test=shim"])?;
+    let program = root.join("target/debug/atoll");
+    let mut image = atoll(libraries::stripped(&program)?);
+    image.name = "atoll.dev/tools:1".into();
+    image.files.extend(libraries::of(&program)?);
+    image.files.extend(tools()?);
+    image.files.sort_by(|one, other| one.path.cmp(&other.path));
+    image.files.dedup_by(|one, other| one.path == other.path);
+    write_images(root, &[("tools", image)])
 }
 
 /// The same with the programs that the tests `shim` and `pause` run, and the libraries that these ask
@@ -38,15 +61,15 @@ pub(crate) fn write_as_tested(root: &Path) -> Result<()> {
         image.files.extend(libraries::of(&built(name))?);
         Ok::<_, anyhow::Error>(image)
     };
-    write_images(root, [image("atoll", atoll)?, image("pause", pause)?])
+    write_images(root, &[("atoll", image("atoll", atoll)?), ("pause", image("pause", pause)?)])
 }
 
-fn write_images(root: &Path, images: [Image; 2]) -> Result<()> {
+fn write_images(root: &Path, images: &[(&str, Image)]) -> Result<()> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder)?;
-    for (name, image) in ["atoll", "pause"].into_iter().zip(images) {
+    for (name, image) in images {
         let path = folder.join(format!("{name}.tar"));
-        write_archive(&path, &image)?;
+        write_archive(&path, image)?;
         println!("{}", path.canonicalize()?.display());
     }
     Ok(())
@@ -73,14 +96,33 @@ fn pause(program: Vec<u8>) -> Image {
     }
 }
 
+/// What tests need in pods that they look around in, with the libraries that it asks for.
+fn tools() -> Result<Vec<File>> {
+    let mut files = vec![File::link("bin", "usr/bin")];
+    for tool in TOOLS {
+        let found = libraries::in_path(tool)?;
+        let bytes = fs::read(&found).with_context(|| format!("cannot read {}", found.display()))?;
+        files.push(File::program(&format!("usr/bin/{tool}"), bytes));
+        files.extend(libraries::of(&found)?);
+    }
+    Ok(files)
+}
+
+/// Runs cargo as it is run by hand. What the cargo that runs us has told us of ourselves would make it
+/// build anew what was built without those words.
 fn build(root: &Path, how: &[&str]) -> Result<()> {
-    let status = Command::new(env!("CARGO"))
-        .current_dir(root)
-        .args(how)
-        .status()
-        .context("cannot run cargo")?;
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_ourselves(name)) {
+        cargo.env_remove(name);
+    }
+    let status = cargo.current_dir(root).args(how).status().context("cannot run cargo")?;
     ensure!(status.success(), "the programs could not be built");
     Ok(())
+}
+
+fn is_of_ourselves(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Reads a program, and refuses one that would look for libraries in the empty file system.
@@ -122,6 +164,23 @@ mod tests {
         let mut without = dynamic;
         without[56..58].fill(0);
         assert!(!asks_for_libraries(&without));
+    }
+
+    #[test]
+    fn what_cargo_tells_of_this_program_is_not_passed_on_and_what_people_say_is() {
+        assert!(is_of_ourselves(OsStr::new("CARGO_PKG_NAME")));
+        assert!(is_of_ourselves(OsStr::new("CARGO_MANIFEST_DIR")));
+        assert!(!is_of_ourselves(OsStr::new("CARGO_HOME")));
+        assert!(!is_of_ourselves(OsStr::new("CARGO_TARGET_DIR")));
+    }
+
+    #[test]
+    fn the_tools_of_pods_have_their_libraries_beside_them() {
+        let files = tools().unwrap();
+        let has = |path: &str| files.iter().any(|file| file.path == path);
+        TOOLS.iter().for_each(|tool| assert!(has(&format!("usr/bin/{tool}")), "{tool}"));
+        assert!(files.iter().any(|file| file.path.ends_with("/libc.so.6")));
+        assert!(!has("usr/bin/cargo"));
     }
 
     #[test]

@@ -1,12 +1,19 @@
 //! The shared libraries that a program asks for, and the program without what only debuggers read.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::oci::File;
+
+/// Where a program of this machine is.
+pub(crate) fn in_path(program: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
+    places.find(|place| place.exists()).with_context(|| format!("{program} is not installed"))
+}
 
 /// The program without its debugging information.
 pub(crate) fn stripped(program: &Path) -> Result<Vec<u8>> {

@@ -46,6 +46,9 @@ enum Chore {
         #[arg(long, conflicts_with = "profile")]
         as_tested: bool,
     },
+    /// Write an image for tests to `target/images/`: tools of this machine, and the program as tests
+    /// build it.
+    Tools,
 }
 
 fn main() -> Result<()> {
@@ -58,5 +61,6 @@ fn main() -> Result<()> {
         Chore::Promises => promises::check(&root),
         Chore::Image { as_tested: true, .. } => image::write_as_tested(&root),
         Chore::Image { profile, .. } => image::write(&root, &profile),
+        Chore::Tools => image::write_tools(&root),
     }
 }

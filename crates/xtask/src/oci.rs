@@ -19,7 +19,7 @@ pub(crate) struct Image {
 
 /// One file of an image.
 pub(crate) struct File {
-    path: String,
+    pub(crate) path: String,
     content: Content,
 }
 

@@ -8,6 +8,7 @@ use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::inventory::Inventory;
 use super::settings::{HostPort, Options, Settings};
 
 include!(concat!(env!("OUT_DIR"), "/manifests.rs"));
@@ -36,6 +37,7 @@ pub(crate) fn installation(settings: &Settings) -> Result<Vec<DynamicObject>> {
     let home = objects.iter().position(|object| kind(object) == "Namespace");
     let after = home.context("the manifests have no namespace")? + 1;
     objects.splice(after..after, beside(settings)?);
+    Inventory::of(&objects).write_into(&mut objects)?;
     Ok(objects)
 }
 
@@ -76,6 +78,11 @@ fn read(files: &[&str]) -> Result<Vec<DynamicObject>> {
 /// The kind of an object, as its manifest says.
 pub(crate) fn kind(object: &DynamicObject) -> String {
     object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default()
+}
+
+/// Whether an object defines a kind.
+pub(crate) fn is_definition(object: &DynamicObject) -> bool {
+    kind(object) == "CustomResourceDefinition"
 }
 
 /// Writes image and options into the one container of a workload.

@@ -1,9 +1,12 @@
 //! `atoll install`, `upgrade` and `uninstall`: what `deploy/` says, brought to a cluster, told step
 //! by step. All three are repeatable.
 
+mod definitions;
+mod inventory;
 mod made;
 mod manifests;
 mod progress;
+mod prune;
 mod settings;
 mod uninstall;
 
@@ -15,7 +18,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client, ResourceExt};
 
-use self::manifests::{NAMESPACE, SETTINGS, SETTINGS_FIELD, VERSION, VERSION_FIELD, kind};
+use self::inventory::Inventory;
+use self::manifests::{NAMESPACE, SETTINGS, SETTINGS_FIELD, VERSION, VERSION_FIELD, is_definition};
 use self::settings::Settings;
 use crate::cluster::ClusterArgs;
 use crate::target::{FIELD_MANAGER, Outcome, Target, told};
@@ -98,18 +102,56 @@ async fn bring(args: InstallArgs, intent: Intent) -> Result<()> {
     let client = args.cluster.client().await?;
     check_version(&client).await?;
     let there = Installed::find(&client).await?;
+    let before = there.as_ref().map(|there| there.objects.clone()).unwrap_or_default();
     let settings = agree(args.settings, there, intent)?;
     if let Some(written) = args.output {
         return print(written, &settings);
     }
-    let objects = manifests::installation(&settings)?;
-    apply(&client, &objects, args.dry_run).await?;
+    let objects = ours(&client, manifests::installation(&settings)?).await?;
+    replace(&client, objects, &before, args.dry_run).await?;
     if args.dry_run || args.no_wait {
         return Ok(());
     }
     progress::await_everything(&client, Duration::from_secs(args.timeout)).await?;
     println!("Atoll {VERSION} is installed");
     Ok(())
+}
+
+/// Without the definitions that the cluster has of somebody else.
+async fn ours(client: &Client, mut objects: Vec<DynamicObject>) -> Result<Vec<DynamicObject>> {
+    let foreign = definitions::of_others(client).await?;
+    definitions::check(client, &foreign).await?;
+    for name in &foreign {
+        println!(
+            "customresourcedefinition.apiextensions.k8s.io/{name} is not Atoll's: left as it is"
+        );
+    }
+    objects.retain(|object| !(is_definition(object) && foreign.contains(&object.name_any())));
+    Ok(objects)
+}
+
+/// Brings the objects, and takes away what was there before and is not among them. The list of what
+/// is there holds both until then, so that a second run finishes a first that was broken off.
+async fn replace(
+    client: &Client,
+    mut objects: Vec<DynamicObject>,
+    before: &Inventory,
+    dry_run: bool,
+) -> Result<()> {
+    let now = Inventory::of(&objects);
+    let gone = before.without(&now);
+    before.and(&now).write_into(&mut objects)?;
+    apply(client, &objects, dry_run).await?;
+    if gone.is_empty() {
+        return Ok(());
+    }
+    prune::delete(client, &gone, dry_run).await?;
+    if dry_run {
+        return Ok(());
+    }
+    now.write_into(&mut objects)?;
+    objects.retain(|object| object.name_any() == SETTINGS);
+    apply(client, &objects, dry_run).await
 }
 
 async fn check_version(client: &Client) -> Result<()> {
@@ -130,6 +172,7 @@ async fn check_version(client: &Client) -> Result<()> {
 struct Installed {
     version: String,
     settings: Settings,
+    objects: Inventory,
 }
 
 impl Installed {
@@ -147,7 +190,12 @@ impl Installed {
         let settings = serde_json::from_str(field(SETTINGS_FIELD)?).with_context(|| {
             format!("configmap {NAMESPACE}/{SETTINGS}: {SETTINGS_FIELD} cannot be read")
         })?;
-        Ok(Installed { version: field(VERSION_FIELD)?.clone(), settings })
+        // A version that kept no list has none to be compared with.
+        let objects = field(inventory::FIELD).map(|text| Inventory::read(text));
+        let objects = objects.unwrap_or_else(|_| Ok(Inventory::default())).with_context(|| {
+            format!("configmap {NAMESPACE}/{SETTINGS}: {} cannot be read", inventory::FIELD)
+        })?;
+        Ok(Installed { version: field(VERSION_FIELD)?.clone(), settings, objects })
     }
 }
 
@@ -181,7 +229,7 @@ async fn apply(client: &Client, objects: &[DynamicObject], dry_run: bool) -> Res
         let homeless = dry_run && !has_home && object.namespace().is_some();
         let outcome = if homeless { Outcome::Created } else { target.apply(object).await? };
         println!("{}", told(object, outcome, dry_run));
-        if kind(object) == "CustomResourceDefinition" && !dry_run {
+        if is_definition(object) && !dry_run {
             progress::await_definition(client, &object.name_any()).await?;
         }
     }
@@ -194,7 +242,7 @@ mod tests {
 
     fn installed(version: &str) -> Option<Installed> {
         let settings = Settings { tunnel_port: Some(4790), ..Settings::default() };
-        Some(Installed { version: version.into(), settings })
+        Some(Installed { version: version.into(), settings, objects: Inventory::default() })
     }
 
     #[test]
@@ -223,5 +271,10 @@ mod tests {
         let odd = serde_json::json!({"version": "0.1.0", "settings": "{\"color\": 1}"});
         let odd = read(odd).unwrap_err();
         assert!(odd.to_string().ends_with("settings cannot be read"), "{odd}");
+        let odd = serde_json::json!({"version": "0.1.0", "settings": "{}", "objects": "none"});
+        let odd = read(odd).unwrap_err();
+        assert!(odd.to_string().ends_with("objects cannot be read"), "{odd}");
+        let old = serde_json::json!({"version": "0.1.0", "settings": "{}"});
+        assert_eq!(read(old).unwrap().objects, Inventory::default());
     }
 }

@@ -4,6 +4,7 @@
 //! The rule of this file: what is deleted last is what a second run needs to finish a first that
 //! was broken off.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,14 +12,15 @@ use anyhow::{Context, Result, bail, ensure};
 use atoll_api::marks;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-use super::manifests::{self, NAMESPACE, kind};
+use super::inventory::Inventory;
+use super::manifests::{self, NAMESPACE, is_definition, kind};
 use super::progress::{Patience, daemons, late_pods};
 use super::settings::Settings;
-use super::{Installed, made};
+use super::{Installed, definitions, made, prune};
 use crate::cluster::ClusterArgs;
 use crate::target::{FIELD_MANAGER, Target, shown};
 
@@ -77,23 +79,41 @@ async fn refuse_while_in_use(client: &Client) -> Result<()> {
     let there = Installed::find(client).await?;
     let is_only_network = there.is_some_and(|there| !there.settings.plain_network.is_empty());
     let using = match is_only_network {
-        true => pods_in(Api::all(client.clone())).await?,
+        true => pods_of_everybody(client).await?,
         false => pods_of_tenants(client).await?,
     };
     ensure!(using.is_empty(), "{}", in_use(&using));
     Ok(())
 }
 
+/// DNS pods go with us, and serve nobody but the others.
+async fn pods_of_everybody(client: &Client) -> Result<Vec<String>> {
+    let of_dns = namespaces(client, marks::DNS_OF).await?;
+    let mut using = pods_in(Api::all(client.clone())).await?;
+    using.retain(|pod| !is_in(pod, &of_dns));
+    Ok(using)
+}
+
 async fn pods_of_tenants(client: &Client) -> Result<Vec<String>> {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    // DNS pods go with us, and serve nobody but the others.
     let others = format!("{},!{}", marks::TENANT, marks::DNS_OF);
-    let of_tenants = namespaces.list_metadata(&ListParams::default().labels(&others)).await;
     let mut using = Vec::new();
-    for namespace in of_tenants.context("cannot list the namespaces of tenants")? {
-        using.extend(pods_in(Api::namespaced(client.clone(), &namespace.name_any())).await?);
+    for namespace in namespaces(client, &others).await? {
+        using.extend(pods_in(Api::namespaced(client.clone(), &namespace)).await?);
     }
     Ok(using)
+}
+
+/// The names of those with these labels.
+async fn namespaces(client: &Client, labels: &str) -> Result<BTreeSet<String>> {
+    let all: Api<Namespace> = Api::all(client.clone());
+    let found = all.list_metadata(&ListParams::default().labels(labels)).await;
+    let found = found.with_context(|| format!("cannot list namespaces with {labels}"))?;
+    Ok(found.iter().map(ResourceExt::name_any).collect())
+}
+
+/// Whether a pod, by its full name, is in one of these namespaces.
+fn is_in(pod: &str, namespaces: &BTreeSet<String>) -> bool {
+    pod.split_once('/').is_some_and(|(namespace, _)| namespaces.contains(namespace))
 }
 
 /// Those that would lose their network.
@@ -131,7 +151,8 @@ struct Uninstall<'a> {
 
 impl Uninstall<'_> {
     async fn run(&self) -> Result<()> {
-        let objects = manifests::installation(&Settings::default())?;
+        let foreign = definitions::of_others(&self.target.client).await?;
+        let objects = self.objects(&foreign).await?;
         if self.is_installed().await? || self.args.force {
             let image = self.image().await?;
             self.end_workloads(&objects).await?;
@@ -140,7 +161,7 @@ impl Uninstall<'_> {
             println!("there is no namespace {NAMESPACE}: nodes are taken to be clean");
         }
         if self.args.purge {
-            self.purge().await?;
+            self.purge(&foreign).await?;
         }
         let is_rest = |object: &&DynamicObject| {
             !is_workload(object) && (self.args.purge || !is_definition(object))
@@ -148,6 +169,22 @@ impl Uninstall<'_> {
         self.delete_all(objects.iter().rev().filter(is_rest)).await?;
         println!("{}", if self.args.dry_run { "nothing was changed" } else { "Atoll is removed" });
         Ok(())
+    }
+
+    /// What this version has, and what the installed one has beside it, but nothing of others.
+    async fn objects(&self, foreign: &BTreeSet<String>) -> Result<Vec<DynamicObject>> {
+        let mut objects = manifests::installation(&Settings::default())?;
+        let there = match Installed::find(&self.target.client).await {
+            Err(error) if self.args.force => {
+                println!("only what this version has is removed: {error:#}");
+                None
+            }
+            found => found?,
+        };
+        let listed = there.map(|there| there.objects).unwrap_or_default();
+        objects.extend(listed.without(&Inventory::of(&objects)));
+        objects.retain(|object| !(is_definition(object) && foreign.contains(&object.name_any())));
+        Ok(objects)
     }
 
     /// DNS pods end while nobody makes them again, and agents are there to take their network down.
@@ -183,33 +220,8 @@ impl Uninstall<'_> {
         Ok(())
     }
 
-    /// Deletes it with all it made, and waits until it is gone.
     async fn delete(&self, object: &DynamicObject) -> Result<()> {
-        let api = self.target.api(object).await?;
-        let name = object.name_any();
-        let cannot = || format!("cannot delete {}", shown(object));
-        if api.get_opt(&name).await.with_context(cannot)?.is_none() {
-            return Ok(());
-        }
-        if self.args.dry_run {
-            println!("{} would be deleted", shown(object));
-            return Ok(());
-        }
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Foreground),
-            ..DeleteParams::default()
-        };
-        match api.delete(&name, &params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            done => drop(done.with_context(cannot)?),
-        }
-        let patience = Patience::new(self.limit);
-        while api.get_opt(&name).await?.is_some() {
-            ensure!(!patience.is_over(), "{} is not gone after {:?}", shown(object), self.limit);
-            patience.pause().await;
-        }
-        println!("{} deleted", shown(object));
-        Ok(())
+        prune::delete_one(&self.target, object, self.limit, self.args.dry_run).await
     }
 
     /// Runs the remover on every node, until nothing is left there.
@@ -249,9 +261,13 @@ impl Uninstall<'_> {
     }
 
     /// Our objects lose what holds them, because nobody is there to let them go; they go with
-    /// their definitions.
-    async fn purge(&self) -> Result<()> {
-        for crd in atoll_api::crds() {
+    /// their definitions. What has the definition of somebody else stays with it.
+    async fn purge(&self, foreign: &BTreeSet<String>) -> Result<()> {
+        for name in foreign {
+            println!("{name} is not Atoll's: it stays, with all that is written in it");
+        }
+        let all = atoll_api::crds().into_iter();
+        for crd in all.filter(|crd| !foreign.contains(&crd.name_any())) {
             let version = crd.spec.versions.first().map(|it| it.name.clone()).unwrap_or_default();
             let kind = GroupVersionKind::gvk(&crd.spec.group, &version, &crd.spec.names.kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
@@ -294,10 +310,6 @@ fn is_workload(object: &DynamicObject) -> bool {
     matches!(kind(object).as_str(), "DaemonSet" | "Deployment")
 }
 
-fn is_definition(object: &DynamicObject) -> bool {
-    kind(object) == "CustomResourceDefinition"
-}
-
 fn image_of(set: &DaemonSet) -> Option<String> {
     set.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone()
 }
@@ -323,6 +335,14 @@ mod tests {
         assert!(has_network(&pod(&own, "Pending")));
         assert!(!has_network(&pod(&own, "Succeeded")));
         assert!(!has_network(&pod(&on_host, "Running")));
+    }
+
+    #[test]
+    fn dns_pods_are_told_from_others_by_their_namespace() {
+        let of_dns = ["atoll-dns-4".to_owned()].into();
+        assert!(is_in("atoll-dns-4/dns-1", &of_dns));
+        assert!(!is_in("acme/atoll-dns-4", &of_dns));
+        assert!(!is_in("atoll-dns-44/dns-1", &of_dns));
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! A lab for one test, and the programs that are run against it.
+//! A lab for one test, and the programs that are run against it. In its place may be a cluster of
+//! real nodes.
+
+mod real;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use self::real::Real;
 
 const ATOLL: &str = env!("CARGO_BIN_EXE_atoll");
 
@@ -16,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) struct Lab {
     pub(crate) name: String,
     pub(crate) kubeconfig: PathBuf,
+    /// Where the test's own files are.
+    folder: tempfile::TempDir,
+    /// What is in the place of the lab.
+    real: Option<Real>,
 }
 
 /// What a program printed, and whether it was content.
@@ -72,8 +81,13 @@ pub(crate) fn unique_name() -> String {
 impl Lab {
     /// A lab with this many nodes, ready.
     pub(crate) fn up(nodes: u8) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(real) = Real::find() {
+            let (name, kubeconfig) = (real.name(), real.kubeconfig());
+            return Lab { name, kubeconfig, folder, real: Some(real) };
+        }
         let name = unique_name();
-        let mut lab = Lab { name, kubeconfig: PathBuf::new() };
+        let mut lab = Lab { name, kubeconfig: PathBuf::new(), folder, real: None };
         atoll(&["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()]).good();
         lab.kubeconfig = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good().trim().into();
         lab
@@ -82,7 +96,8 @@ impl Lab {
     /// A lab with the two tenants of the example, all pods ready.
     pub(crate) fn with_two_tenants() -> Lab {
         let lab = Lab::up(3);
-        lab.apply_file(&repository().join("examples/two-tenants.yaml"));
+        let example = repository().join("examples/two-tenants.yaml");
+        lab.apply(&std::fs::read_to_string(example).unwrap()).good();
         lab.wait_for_pods();
         lab
     }
@@ -108,14 +123,19 @@ impl Lab {
         atoll_command(args).env("KUBECONFIG", &self.kubeconfig).output().unwrap().into()
     }
 
-    fn apply_file(&self, path: &Path) {
-        self.kubectl(&["apply", "-f", path.to_str().unwrap()]).good();
+    /// Writes a file that goes with the test.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file
     }
 
     /// Applies objects written in YAML.
     pub(crate) fn apply(&self, yaml: &str) -> Said {
-        let file = state_dir(&self.name).join("applied-by-test.yaml");
-        std::fs::write(&file, yaml).unwrap();
+        let file = match self.real {
+            Some(_) => self.file("applied.yaml", &real::dressed(yaml)),
+            None => self.file("applied.yaml", yaml),
+        };
         self.kubectl(&["apply", "-f", file.to_str().unwrap()])
     }
 
@@ -131,6 +151,9 @@ impl Lab {
 
     pub(crate) fn exec_command(&self, pod: &str, command: &[&str]) -> Command {
         let (namespace, pod) = pod.split_once('/').unwrap();
+        if let Some(real) = &self.real {
+            return real.exec_command(namespace, pod, command);
+        }
         let lab = ["lab", "exec", "--name", &self.name, "-n", namespace, pod, "--"];
         atoll_command(&[&lab, command].concat())
     }
@@ -142,13 +165,19 @@ impl Lab {
 
     /// Runs a command inside a node.
     pub(crate) fn node(&self, node: &str, command: &[&str]) -> Said {
+        if let Some(real) = &self.real {
+            return real.node(node, command);
+        }
         let lab = ["lab", "node", "--name", &self.name, node, "--"];
         atoll(&[&lab, command].concat())
     }
 
     /// Packets dropped on all nodes for `reason`, of `network` where it is given.
     pub(crate) fn drops(&self, network: Option<&str>, reason: &str) -> u64 {
-        let nodes = atoll(&["drops", "--lab", &self.name, "-o", "json"]).json();
+        let nodes = match &self.real {
+            Some(real) => Value::from(real.drops()),
+            None => atoll(&["drops", "--lab", &self.name, "-o", "json"]).json(),
+        };
         let drops =
             nodes.as_array().unwrap().iter().flat_map(|node| node["drops"].as_array().unwrap());
         let ours = drops.filter(|drop| {
@@ -180,6 +209,11 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        if let Some(real) = &self.real {
+            let cleared = real.clear();
+            assert!(cleared.is_ok() || std::thread::panicking(), "what was brought does not go");
+            return;
+        }
         if std::thread::panicking() {
             show_logs(&self.name);
         }

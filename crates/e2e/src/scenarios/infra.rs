@@ -136,7 +136,7 @@ fn apply(stage: &Stage, object: &Value) -> Result<String> {
     stage.kubectl.apply(&object.to_string())
 }
 
-fn node_of(stage: &Stage, tenant: &str, pod: &str) -> Result<String> {
+pub(crate) fn node_of(stage: &Stage, tenant: &str, pod: &str) -> Result<String> {
     let found = stage.kubectl.get(&["pod", pod, "--namespace", tenant])?;
     found["spec"]["nodeName"].as_str().map(str::to_owned).context("the pod is on no node")
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::{Cluster, Node, wait_until};
+use serde_json::Value;
 
 use crate::install::{self, NAMESPACE};
 use crate::kubectl::{PATIENCE, has_condition, items};
-use crate::stage::Stage;
+use crate::stage::{Stage, in_tree};
 
 /// What a node has of what a network plugin could touch: links, addresses, routes, and the files of
 /// shared folders.
@@ -70,11 +71,14 @@ spec: {tenant: left, type: vpc, cidrs: [10.10.0.0/16], dns: {mode: dedicated}}
 /// Those that controllers make.
 const DNS_PODS: [&str; 3] = ["pods", "--all-namespaces", "--selector=atoll.dev/dns-of"];
 
-/// The same installed and removed once more, with a look at each node before and after.
+/// The same installed and removed once more, with a look at each node before and after, on a
+/// cluster that has policies of somebody else.
 pub(crate) fn nodes_are_as_before(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours to look at")?;
     let before = looks(cluster)?;
-    install::apply(stage)?;
+    let theirs = bring_others_policies(stage)?;
+    let said = install::apply(stage)?;
+    ensure!(said.contains(&format!("{POLICIES} is not Atoll's: left as it is")), "it said {said}");
     let between = looks(cluster)?;
     ensure!(
         before.iter().zip(&between).all(|(before, with)| with.len() > before.len() + 4),
@@ -86,7 +90,39 @@ pub(crate) fn nodes_are_as_before(stage: &Stage) -> Result<()> {
         let gone: Vec<_> = before.difference(&after).collect();
         ensure!(new.is_empty() && gone.is_empty(), "left behind: {new:?}; taken along: {gone:?}");
     }
-    Ok(())
+    what_others_brought_stays(stage, &theirs)
+}
+
+/// The definition that a cluster may have of somebody else.
+const POLICIES: &str = "clusternetworkpolicies.policy.networking.k8s.io";
+const POLICY: &str = "apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: theirs}
+spec: {tier: Admin, priority: 7, subject: {namespaces: {}}}
+";
+
+/// The definition without our mark, and a policy; gives the definition as the API has it.
+fn bring_others_policies(stage: &Stage) -> Result<Value> {
+    let ours = std::fs::read_to_string(in_tree(&format!("deploy/crds/{POLICIES}.yaml")))?;
+    let theirs = ours.replace("app.kubernetes.io/part-of: atoll", "example.com/owner: somebody");
+    ensure!(ours != theirs, "our definition has no mark");
+    stage.kubectl.apply(&theirs)?;
+    stage.kubectl.run(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        POLICIES,
+    ])?;
+    wait_until("the policy to be taken", PATIENCE, || stage.kubectl.apply(POLICY).map(|_| true))?;
+    Ok(stage.kubectl.get(&["crd", POLICIES])?["spec"].clone())
+}
+
+fn what_others_brought_stays(stage: &Stage, theirs: &Value) -> Result<()> {
+    let after = stage.kubectl.get(&["crd", POLICIES])?;
+    ensure!(after["spec"] == *theirs, "the definition of others was changed to {after}");
+    stage.kubectl.run(&["get", POLICIES, "theirs"]).context("the policy of others is gone")?;
+    stage.kubectl.run(&["delete", "crd", POLICIES]).map(drop)
 }
 
 fn looks(cluster: &Cluster) -> Result<Vec<BTreeSet<String>>> {

@@ -1,4 +1,5 @@
-//! What a cluster goes through: its API away, its controllers killed, a runtime started again.
+//! What a cluster goes through: its controllers killed, a runtime started again, a node drained, many
+//! pods at once.
 
 use std::time::Duration;
 
@@ -8,39 +9,12 @@ use serde_json::{Value, json};
 
 use crate::install::{self, NAMESPACE};
 use crate::kubectl::{PATIENCE, has_condition, items};
-use crate::scenarios::agents;
+use crate::scenarios::{agents, names};
 use crate::stage::Stage;
 
-/// How long the API stays away. Five minutes would show no more: an agent's watches fail within
-/// seconds, and from then on nothing changes.
-const AWAY: Duration = Duration::from_secs(20);
-/// How many pods come and go at once; as many as three nodes on two cores start in good time.
-const BURST: usize = 60;
-
-/// Pods go on talking, and everything goes on when it is back. Who talks is a pod of its own: what
-/// kubectl runs in others ends with its connection to the API.
-pub(crate) fn api_is_away(stage: &Stage) -> Result<()> {
-    let cluster = stage.own_cluster().context("this API is not ours to stop")?;
-    let seconds = (AWAY.as_secs() + 20).to_string();
-    let talk = ["atoll", "toolbox", "flow", "--udp", "10.0.0.6", "--rate", "200"];
-    let talk = [&talk[..], &["--under-way", "64", "--seconds", &seconds]].concat();
-    stage.kubectl.apply(&pod("talker", &talk))?;
-    let talker = ["pod", "--namespace=acme", "talker"];
-    stage.kubectl.wait_for("talker to run", &talker, |pod| pod["status"]["phase"] == "Running")?;
-    cluster.stop_api()?;
-    ensure!(stage.kubectl.run(&["get", "nodes"]).is_err(), "the API answers");
-    std::thread::sleep(AWAY);
-    cluster.start_api()?;
-    wait_until("the API to answer again", PATIENCE, || {
-        Ok(stage.kubectl.run(&["get", "--raw=/readyz"]).is_ok())
-    })?;
-    stage.kubectl.wait_for("talker to end", &talker, |pod| {
-        matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-    })?;
-    agents::nothing_was_lost(&stage.kubectl.run(&["logs", "--namespace=acme", "talker"])?)?;
-    stage.kubectl.run(&["delete", "pod", "--namespace=acme", "talker"])?;
-    starts_a_pod(stage, "after-api").context("after the API came back")
-}
+/// How many pods come and go at once, and how long that may take on a busy machine.
+const BURST: usize = 200;
+const BURST_PATIENCE: Duration = Duration::from_secs(900);
 
 /// Both at once; their successors take over what they wrote. Until one of them answers, the API
 /// refuses pods of tenants, and whoever makes them tries again.
@@ -63,29 +37,83 @@ pub(crate) fn runtime_is_started_again(stage: &Stage) -> Result<()> {
     agents::whole(&mut flow)
 }
 
-/// Many come and go at once, and none leaves a port or a claim.
+/// Many come and go at once, and none leaves a port, a claim or an interface.
 pub(crate) fn burst_leaves_nothing(stage: &Stage) -> Result<()> {
-    let counted = |kind: &[&str]| Ok::<_, anyhow::Error>(items(&stage.kubectl.get(kind)?).len());
-    let (ports, claims) = (["ports", "--all-namespaces"], ["claims"]);
-    let before = (counted(&ports)?, counted(&claims)?);
+    let before = Left::of(stage)?;
     stage.kubectl.apply(&burst())?;
-    stage.kubectl.run(&[
-        "rollout",
-        "status",
-        "--namespace=acme",
-        "--timeout=140s",
-        "deployment/burst",
-    ])?;
-    let with = counted(&ports)?;
-    ensure!(with >= before.0 + BURST, "{with} ports are too few");
-    stage.kubectl.run(&["delete", "--namespace=acme", "deployment/burst"])?;
-    wait_until("ports and claims of the burst to be gone", PATIENCE, || {
-        Ok((counted(&ports)?, counted(&claims)?) == before)
+    let deployment = ["deployment", "--namespace=acme", "burst"];
+    wait_until("all pods of the burst to be ready", BURST_PATIENCE, || {
+        Ok(stage.kubectl.get(&deployment)?["status"]["readyReplicas"] == BURST)
+    })?;
+    let with = Left::of(stage)?;
+    ensure!(with.ports == before.ports + BURST, "there are {} ports", with.ports);
+    stage.kubectl.run(&["delete", "--namespace=acme", "--wait=false", "deployment/burst"])?;
+    let mut left = with;
+    let gone = wait_until("everything of the burst to be gone", BURST_PATIENCE, || {
+        left = Left::of(stage)?;
+        Ok(left == before)
+    });
+    gone.with_context(|| format!("{before:?} is to be left, and there is {left:?}"))
+}
+
+/// What pods could leave behind.
+#[derive(Debug, PartialEq)]
+struct Left {
+    ports: usize,
+    claims: usize,
+    /// On nodes of our own.
+    links: Vec<usize>,
+}
+
+impl Left {
+    fn of(stage: &Stage) -> Result<Left> {
+        let counted =
+            |kind: &[&str]| Ok::<_, anyhow::Error>(items(&stage.kubectl.get(kind)?).len());
+        let cluster = stage.own_cluster();
+        let nodes = cluster
+            .into_iter()
+            .flat_map(|cluster| cluster.nodes().into_iter().map(move |node| (cluster, node)));
+        let links = nodes.map(|(cluster, node)| {
+            let listed = cluster.on_node(node, "ip")?.args(["-o", "link"]).output()?;
+            Ok(String::from_utf8(listed.stdout)?.lines().count())
+        });
+        Ok(Left {
+            ports: counted(&["ports", "--all-namespaces"])?,
+            claims: counted(&["claims"])?,
+            links: links.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// A node is drained of a Deployment's pods: they come to run elsewhere, and the service leads there.
+pub(crate) fn node_is_drained(stage: &Stage) -> Result<()> {
+    let select = "--selector=app=shop";
+    let pods = stage.kubectl.get(&["pods", "--namespace=acme", select])?;
+    let node = items(&pods).first().and_then(|pod| pod["spec"]["nodeName"].as_str());
+    let node = node.context("the shop has no pod on any node")?;
+    let drain = ["drain", node, "--pod-selector=app=shop", "--ignore-daemonsets", "--timeout=120s"];
+    stage.kubectl.run(&drain)?;
+    let moved = stage.kubectl.wait_for(
+        "the shop to be elsewhere",
+        &["pods", "--namespace=acme", select],
+        |pods| {
+            let elsewhere =
+                |pod: &Value| pod["spec"]["nodeName"] != node && has_condition(pod, "Ready");
+            items(pods).len() == 2 && items(pods).iter().all(elsewhere)
+        },
+    );
+    stage.kubectl.run(&["uncordon", node])?;
+    moved?;
+    wait_until("the shop to serve", PATIENCE, || {
+        let found = names::resolve(stage, "acme", "shop")?.unwrap_or_default();
+        let shop = format!("{}:80", found.first().context("the shop has no name")?);
+        let ask = ["atoll", "toolbox", "connect", "tcp", &shop, "--timeout", "2s"];
+        Ok(stage.kubectl.exec("acme", "web", &ask)?.status.success())
     })
 }
 
 /// A pod of acme comes to run, and goes again.
-fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
+pub(crate) fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
     wait_until(&format!("{name} to be admitted"), PATIENCE, || {
         stage.kubectl.apply(&pod(name, &["atoll", "toolbox", "serve"])).map(|_| true)
     })?;
@@ -99,7 +127,7 @@ fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
 }
 
 /// On node2, beside acme/db.
-fn pod(name: &str, command: &[&str]) -> String {
+pub(crate) fn pod(name: &str, command: &[&str]) -> String {
     let mut spec = spec(command);
     spec["nodeName"] = "node2".into();
     spec["restartPolicy"] = "Never".into();

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
 use atoll_toolbox::{Answer, Outcome, Report};
+use serde_json::{Value, json};
 
 use crate::kubectl::{has_condition, items};
 use crate::stage::Stage;
@@ -12,21 +13,42 @@ use crate::tenants;
 /// What the nodes of our own clusters get their podCIDRs from.
 const RANGE: &str = "10.244.0.0/16";
 const NAMESPACE: &str = "plain";
+const YESTERDAYS: &str = "atoll-of-yesterday";
 /// A pod that uses its node's network.
 const HOST: &str = "host";
 
 /// Nodes' numbers by the names of pods.
 const PODS: [(&str, usize); 4] = [("one", 0), ("two", 0), ("three", 1), (HOST, 1)];
 
-/// An upgrade keeps what was said before and adds this.
+/// An upgrade keeps what was said before and adds this; what the version before had beside it goes.
 pub(crate) fn upgraded(stage: &Stage) -> Result<()> {
+    leave_something_of_yesterday(stage)?;
     let said = stage.atoll(&["upgrade", "--plain-network", RANGE])?;
     ensure!(said.contains("daemonset.apps/atoll-agent configured"), "it said {said}");
     ensure!(said.contains("deployment.apps/atoll-controller unchanged"), "it said {said}");
+    let gone = format!("clusterrole.rbac.authorization.k8s.io/{YESTERDAYS} deleted");
+    ensure!(said.contains(&gone), "it said {said}");
+    let found = stage.kubectl.run(&["get", "clusterrole", YESTERDAYS]);
+    ensure!(found.is_err(), "{YESTERDAYS} is still there");
     stage.kubectl.apply(&manifest(&tenants::nodes(&stage.kubectl)?))?;
     stage.kubectl.wait_for("plain pods to be Ready", &["pods", "--namespace", NAMESPACE], |pods| {
         items(pods).len() == PODS.len() && items(pods).iter().all(|pod| has_condition(pod, "Ready"))
     })
+}
+
+/// A role that is on the list of what is installed, as if an older version had brought it.
+fn leave_something_of_yesterday(stage: &Stage) -> Result<()> {
+    stage.kubectl.run(&["create", "clusterrole", YESTERDAYS, "--verb=get", "--resource=pods"])?;
+    let settings = ["configmap", "--namespace=atoll-system", "atoll-settings"];
+    let found = stage.kubectl.get(&settings)?;
+    let listed = found["data"]["objects"].as_str().context("nothing is listed as installed")?;
+    let mut listed: Vec<Value> = serde_json::from_str(listed)?;
+    ensure!(listed.iter().any(|item| item["name"] == "atoll-agent"), "listed are {listed:?}");
+    listed.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                       "name": YESTERDAYS}));
+    let patch = json!({"data": {"objects": json!(listed).to_string()}}).to_string();
+    let patch = ["--type=merge", "--patch", &patch];
+    stage.kubectl.run(&[&["patch"], &settings[..], &patch[..]].concat()).map(drop)
 }
 
 /// Pod to pod with their own addresses, on a node and across; pod to node; and no tenant's pod.

@@ -19,8 +19,12 @@ pub(crate) fn node_comes_back(stage: &Stage) -> Result<()> {
     ensure!(!reaches_victim(stage)?, "a pod answers on a node without power");
     cluster.start_node(node)?;
     wait_until("the pods of the node to answer again", PATIENCE, || reaches_victim(stage))?;
-    let after = tenants::pods(&stage.kubectl)?;
-    ensure!(before == after, "pods moved or changed their addresses: {after:?}");
+    let mut after = Vec::new();
+    let same = wait_until("the API to have the same pods at the same addresses", PATIENCE, || {
+        after = tenants::pods(&stage.kubectl)?;
+        Ok(after == before)
+    });
+    same.with_context(|| format!("there were {before:?}, and there are {after:?}"))?;
     reach::isolated(stage).context("after the node came back")
 }
 

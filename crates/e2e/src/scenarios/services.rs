@@ -71,6 +71,29 @@ pub(crate) fn one_policy_is_anothers_nothing(stage: &Stage) -> Result<()> {
     serves(stage, "acme", VIP.into()).context("acme/db is to be open again")
 }
 
+/// What of a policy is not enforced as written is an event of it, whatever node tells it first.
+pub(crate) fn faults_of_policies_are_told(stage: &Stage) -> Result<()> {
+    stage.kubectl.apply(ODD)?;
+    let mut said = String::new();
+    let told = wait_until("the policy's fault to be told", PATIENCE, || {
+        said = stage.kubectl.run(&["events", "--namespace=default"])?;
+        Ok(said.contains("NotEnforcedAsWritten") && said.contains("ClusterNetworkPolicy/odd"))
+    });
+    told.with_context(|| format!("there are {said}"))?;
+    stage.kubectl.delete(ODD).map(drop)
+}
+
+/// An action that nobody knows, about pods that nobody has.
+const ODD: &str = "apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: odd, labels: {atoll.dev/tenant: acme}}
+spec:
+  tier: Baseline
+  priority: 9
+  subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: nobodys}}}}
+  ingress: [{action: Maybe, from: [{namespaces: {}}]}]
+";
+
 const CLOSED: &str = "apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: closed, namespace: acme}

@@ -121,8 +121,8 @@ fn a_namespace_that_is_deleted_opens_none_of_its_pods() {
 #[test]
 fn people_see_what_a_policy_would_change_and_what_is_not_enforced_as_written() {
     let lab = Lab::with_two_tenants();
-    let file = crate::fixture::state_dir(&lab.name).join("new-policy.yaml");
-    std::fs::write(&file, policy("closed", &json!({}), "Ingress", &json!([]))).unwrap();
+    let new = policy("closed", &json!({}), "Ingress", &json!([]));
+    let file = lab.file("new-policy.yaml", &new);
     let test = ["policy", "test", "-f", file.to_str().unwrap()];
     let text = lab.atoll(&test).good();
     assert!(text.contains("acme/web > acme/db") && text.contains("acme/closed"), "{text}");
