@@ -36,6 +36,10 @@ pub fn check(resolver: SocketAddr, patience: Duration) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use atoll_zones::{DomainName, Settings, ZoneSet};
+
     use super::*;
     use crate::{Asker, Config, NetworkKey, PodId, Server, TenantId};
 
@@ -51,6 +55,9 @@ mod tests {
         let config = Config { listen: vec![local()], ..Config::default() };
         let tries = (0..20).map(|_| Server::new(config.clone(), move |_| Some(asker)));
         let server = tries.flatten().next().unwrap();
+        let zone = DomainName::parse("cluster.local").unwrap();
+        let settings = Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 };
+        server.swap(NetworkKey(1), Arc::new(ZoneSet::new(settings)));
         let address = server.addresses()[0];
         check(address, Duration::from_secs(30)).unwrap();
         drop(server);
