@@ -248,6 +248,8 @@ mod tests {
 
     use super::*;
 
+    type Numbers = Trie<(Vec<u8>, u32)>;
+
     impl Entry for (Vec<u8>, u32) {
         fn key(&self) -> &[u8] {
             &self.0
@@ -286,7 +288,7 @@ mod tests {
                 let n: u32 = next.next().unwrap();
                 trie.insert((n.to_be_bytes().to_vec(), n));
             }
-            let copied = |change: &dyn Fn(&mut Trie<(Vec<u8>, u32)>, u32)| {
+            let copied = |change: &dyn Fn(&mut Numbers, u32)| {
                 let one = |n: u32| {
                     let mut changed = trie.clone();
                     change(&mut changed, n % len as u32);

@@ -98,22 +98,22 @@ mod tests {
 
     use super::*;
 
-    fn check(probe: serde_json::Value) -> Option<Check> {
+    fn check(probe: &serde_json::Value) -> Option<Check> {
         let container = json!({"name": "web", "readinessProbe": probe});
         Check::of(&serde_json::from_value(container).unwrap())
     }
 
     #[test]
     fn a_check_is_a_command_with_the_times_of_kubernetes_where_it_has_none() {
-        let plain = check(json!({"exec": {"command": ["true"]}})).unwrap();
+        let plain = check(&json!({"exec": {"command": ["true"]}})).unwrap();
         assert_eq!((plain.period.as_secs(), plain.timeout.as_secs(), plain.failures), (10, 1, 3));
         let own = json!({"exec": {"command": ["a", "b"]}, "periodSeconds": 2, "timeoutSeconds": 4,
                          "failureThreshold": 1});
-        let own = check(own).unwrap();
+        let own = check(&own).unwrap();
         assert_eq!(own.command, ["a", "b"]);
         assert_eq!((own.period.as_secs(), own.timeout.as_secs(), own.failures), (2, 4, 1));
-        assert_eq!(check(json!({"tcpSocket": {"port": 80}})), None);
-        assert_eq!(check(json!(null)), None);
+        assert_eq!(check(&json!({"tcpSocket": {"port": 80}})), None);
+        assert_eq!(check(&json!(null)), None);
     }
 
     #[test]
