@@ -4,6 +4,7 @@ package main
 import (
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/file"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
 
 	"github.com/coredns/coredns/coremain"
 )

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use atoll_dns::{Limits, Rate};
 use atoll_zones::DomainName;
 
 use crate::plugin::PluginPlaces;
@@ -65,6 +66,69 @@ pub struct NamesConfig {
     /// port. Without it, such questions are refused.
     #[arg(long, value_delimiter = ',', value_parser = upstream)]
     pub dns_upstream: Vec<SocketAddr>,
+
+    /// What one pod and one tenant may take of the resolver.
+    #[command(flatten)]
+    pub limits: NamesLimits,
+}
+
+/// What one pod and one tenant may take of the resolver of this node. What is more is not answered
+/// (SERVFAIL where it would wait for an upstream), and counted in atoll_dns_refusals_total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub struct NamesLimits {
+    /// Questions of one pod in a second; as many at once after a pause.
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(default_value_t = NamesLimits::default().dns_pod_queries)]
+    pub dns_pod_queries: u32,
+
+    /// Questions of all pods of one tenant on this node in a second.
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(default_value_t = NamesLimits::default().dns_tenant_queries)]
+    pub dns_tenant_queries: u32,
+
+    /// Questions of one pod that wait for an upstream at one moment.
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(default_value_t = NamesLimits::default().dns_pod_forwards)]
+    pub dns_pod_forwards: u32,
+
+    /// Questions of all pods of one tenant on this node that wait for an upstream at one moment.
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(default_value_t = NamesLimits::default().dns_tenant_forwards)]
+    pub dns_tenant_forwards: u32,
+}
+
+impl Default for NamesLimits {
+    fn default() -> Self {
+        let usual = Limits::default();
+        NamesLimits {
+            dns_pod_queries: usual.pod.per_second,
+            dns_tenant_queries: usual.tenant.per_second,
+            dns_pod_forwards: usual.pod_forwards as u32,
+            dns_tenant_forwards: usual.tenant_forwards as u32,
+        }
+    }
+}
+
+impl From<NamesLimits> for Limits {
+    fn from(given: NamesLimits) -> Limits {
+        let rate = |per_second| Rate { per_second, burst: per_second };
+        Limits {
+            pod: rate(given.dns_pod_queries),
+            tenant: rate(given.dns_tenant_queries),
+            pod_forwards: given.dns_pod_forwards as usize,
+            tenant_forwards: given.dns_tenant_forwards as usize,
+            ..Limits::default()
+        }
+    }
+}
+
+/// The most that can be asked for: a nanosecond for each.
+const MOST: u32 = 1_000_000_000;
+
+/// A limit that lets somebody through.
+fn rate(text: &str) -> Result<u32, String> {
+    let read = text.parse().ok().filter(|number| (1..=MOST).contains(number));
+    read.ok_or_else(|| format!("{text:?} is no limit; give a number from 1 to {MOST}"))
 }
 
 /// An address of a DNS server, at port 53 where none is given.
@@ -76,7 +140,39 @@ fn upstream(text: &str) -> Result<SocketAddr, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        limits: NamesLimits,
+    }
+
+    #[test]
+    fn limits_are_what_the_agent_is_told_and_the_resolvers_own_where_it_is_not() {
+        let read = |flags: &[&str]| {
+            let limits = Alone::try_parse_from([&["agent"], flags].concat())?.limits;
+            Ok::<_, clap::Error>(format!("{:?}", Limits::from(limits)))
+        };
+        assert_eq!(read(&[]).unwrap(), format!("{:?}", Limits::default()));
+        let own = Limits {
+            pod: Rate { per_second: 7, burst: 7 },
+            tenant: Rate { per_second: 70, burst: 70 },
+            pod_forwards: 3,
+            tenant_forwards: 30,
+            ..Limits::default()
+        };
+        let flags = ["--dns-pod-queries=7", "--dns-tenant-queries=70", "--dns-pod-forwards=3"];
+        let flags = [&flags[..], &["--dns-tenant-forwards=30"]].concat();
+        assert_eq!(read(&flags).unwrap(), format!("{own:?}"));
+        for wrong in ["0", "-1", "many", "1000000001"] {
+            let said = read(&[&format!("--dns-pod-queries={wrong}")]).unwrap_err().to_string();
+            assert!(said.contains("--dns-pod-queries"), "{said}");
+            assert!(said.contains("give a number from 1 to"), "{said}");
+        }
+    }
 
     #[test]
     fn an_upstream_is_an_address_with_or_without_a_port() {

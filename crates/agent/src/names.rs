@@ -26,7 +26,7 @@ use atoll_zones::Settings;
 use self::metrics::Directory;
 pub(crate) use self::metrics::Metrics;
 use self::views::{Update, Views};
-use crate::config::NamesConfig;
+use crate::config::{NamesConfig, NamesLimits};
 use crate::seen::{Change, Exported, Outside, Scope, Seen, Upstreams};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
@@ -63,7 +63,7 @@ impl Names {
 
     async fn start_at(config: &NamesConfig, listen: Vec<SocketAddr>) -> Result<Names> {
         let known = Known::default();
-        let server = start_server(listen, known.clone()).await?;
+        let server = start_server(listen, config.limits, known.clone()).await?;
         let settings = Settings {
             zone: config.cluster_domain.clone(),
             cidrs: Vec::new(),
@@ -187,12 +187,17 @@ fn listeners(cluster_dns: &[IpAddr]) -> Vec<SocketAddr> {
 }
 
 /// The server has a runtime of its own, which must not be made or dropped inside of ours.
-async fn start_server(listen: Vec<SocketAddr>, known: Known) -> Result<Server> {
+async fn start_server(
+    listen: Vec<SocketAddr>,
+    limits: NamesLimits,
+    known: Known,
+) -> Result<Server> {
     let askers = move |from: SocketAddr| {
         let index = aliased_interface(from.ip())?;
         known.load().get(&index).copied()
     };
-    let config = atoll_dns::Config { listen, ..atoll_dns::Config::default() };
+    let limits = limits.into();
+    let config = atoll_dns::Config { listen, limits, ..atoll_dns::Config::default() };
     let started = tokio::task::spawn_blocking(move || Server::new(config, askers)).await;
     started.context("the start of the resolver was interrupted")?.context("cannot answer names")
 }
@@ -215,6 +220,7 @@ mod tests {
             cluster_dns: vec![[10, 96, 0, 10].into()],
             cluster_domain: DomainName::parse("cluster.local").unwrap(),
             dns_upstream: Vec::new(),
+            limits: NamesLimits::default(),
         }
     }
 

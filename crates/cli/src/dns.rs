@@ -1,17 +1,24 @@
-//! `atoll dns query`: what a pod would be told about a name, and why.
+//! `atoll dns`: what a pod would be told about a name, and why; and the resolver of a DNS pod.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use atoll_abi::{DNS_PORT, NODE_RESOLVER};
 use atoll_cni::wire::{AgentReply, AgentRequest, NameQuestion, NameReport, ask};
 use atoll_dns::Secondary;
 use atoll_types::PodRef;
 use comfy_table::{Table, presets};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::{self, Format};
+
+/// How long a DNS pod that is told to end goes on answering. Its grace period is longer.
+const ANSWERS_ON: Duration = Duration::from_secs(3);
+/// How long a check waits for the answer.
+const CHECK_WAITS: Duration = Duration::from_millis(1500);
 
 /// What can be asked about names.
 #[derive(clap::Subcommand)]
@@ -20,6 +27,16 @@ pub(crate) enum DnsCommand {
     Query(QueryArgs),
     /// Answer the names of the network that this pod is in
     Serve(ServeArgs),
+    /// Whether the resolver in this pod answers: exits with 1 where it does not
+    Check(CheckArgs),
+}
+
+/// Whom to ask.
+#[derive(clap::Args)]
+pub(crate) struct CheckArgs {
+    /// The UDP port that it answers at.
+    #[arg(long, default_value_t = 53)]
+    port: u16,
 }
 
 /// Where a DNS pod answers, and what it follows.
@@ -64,17 +81,35 @@ pub(crate) fn run(command: DnsCommand) -> Result<ExitCode> {
     match command {
         DnsCommand::Query(args) => run_query(args),
         DnsCommand::Serve(args) => serve(&args),
+        DnsCommand::Check(args) => check(&args),
     }
 }
 
-/// Serves until the pod ends.
+fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let resolver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port);
+    let asked = atoll_dns::check(resolver, CHECK_WAITS);
+    asked.with_context(|| format!("no resolver answers at {resolver} over UDP"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves until the pod ends. One that is told to end answers on for a while: until every node has
+/// heard of it, questions still come.
 fn serve(args: &ServeArgs) -> Result<ExitCode> {
     output::log_to_standard_error();
     let listen = vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port)];
     let secondary = Secondary::new(listen, SocketAddr::new(args.source, DNS_PORT));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(secondary.run())?;
-    Ok(ExitCode::SUCCESS)
+    runtime.block_on(async {
+        let mut end = signal(SignalKind::terminate())?;
+        tokio::select! {
+            failed = secondary.run() => failed?,
+            () = async {
+                end.recv().await;
+                tokio::time::sleep(ANSWERS_ON).await;
+            } => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn run_query(args: QueryArgs) -> Result<ExitCode> {

@@ -66,7 +66,7 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "NAMESPACE", default_value = "atoll-system")]
     pub admission_namespace: String,
 
-    /// How many objects are worked on at the same time.
+    /// How many objects are worked on at the same time; of each type of network, as many again.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
 }

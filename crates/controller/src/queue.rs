@@ -3,6 +3,7 @@
 //! The rule: an object is worked on by one worker at a time; however often it is touched
 //! meanwhile, it is looked at once more afterwards. What fails waits longer each time. Subnets,
 //! networks and tenants, whose counts change with every pod, are looked at four times a second at most.
+//! Objects of one type of network have a lane: however long they take, others are not kept waiting.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -28,12 +29,33 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+/// The type of network whose own work it is to look at an object.
+pub(crate) type Lane = String;
+
+/// What goes on in a lane.
+#[derive(Debug, Default)]
+struct Traffic {
+    working: usize,
+    /// Ready, and there is no room.
+    held: VecDeque<Key>,
+}
+
+/// An object to look at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) key: Key,
+    /// It is in a lane: whoever looks at it must not keep others waiting.
+    pub(crate) apart: bool,
+}
+
 /// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     ready: VecDeque<Key>,
     waiting: HashSet<Key>,
-    working: HashSet<Key>,
+    /// What is worked on, and in which lane.
+    working: HashMap<Key, Option<Lane>>,
+    lanes: HashMap<Lane, Traffic>,
     touched_meanwhile: HashSet<Key>,
     alarms: BTreeSet<(Moment, Key)>,
     alarm_of: HashMap<Key, Moment>,
@@ -45,7 +67,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// An object has to be looked at.
     pub(crate) fn touch(&mut self, key: Key, now: Moment) {
-        if self.working.contains(&key) {
+        if self.working.contains_key(&key) {
             self.touched_meanwhile.insert(key);
             return;
         }
@@ -72,16 +94,44 @@ impl Queue {
         self.alarms.insert((moment, key));
     }
 
-    /// The next object to look at.
-    pub(crate) fn next(&mut self, now: Moment) -> Option<Key> {
+    /// The next object to look at, where each lane has so many of them worked on at once.
+    pub(crate) fn next_job<'a>(
+        &mut self,
+        now: Moment,
+        most: usize,
+        lane_of: impl Fn(&Key) -> Option<&'a str>,
+    ) -> Option<Job> {
         self.ring(now);
-        let key = self.ready.pop_front()?;
-        self.waiting.remove(&key);
-        self.working.insert(key.clone());
-        if counts_pods(&key) {
-            self.not_before.insert(key.clone(), now + COUNTING_PACE);
+        loop {
+            let key = self.ready.pop_front()?;
+            let lane = lane_of(&key).map(ToOwned::to_owned);
+            if let Some(lane) = &lane {
+                let traffic = self.lanes.entry(lane.clone()).or_default();
+                if traffic.working >= most {
+                    traffic.held.push_back(key);
+                    continue;
+                }
+                traffic.working += 1;
+            }
+            self.waiting.remove(&key);
+            let apart = lane.is_some();
+            self.working.insert(key.clone(), lane);
+            if counts_pods(&key) {
+                self.not_before.insert(key.clone(), now + COUNTING_PACE);
+            }
+            return Some(Job { key, apart });
         }
-        Some(key)
+    }
+
+    /// One less in a lane: the next that was held there is ready.
+    fn leave(&mut self, lane: &str) {
+        let Some(traffic) = self.lanes.get_mut(lane) else { return };
+        traffic.working -= 1;
+        let next = traffic.held.pop_front();
+        if traffic.working == 0 && traffic.held.is_empty() {
+            self.lanes.remove(lane);
+        }
+        next.into_iter().for_each(|key| self.ready.push_front(key));
     }
 
     /// When the next alarm rings.
@@ -91,12 +141,15 @@ impl Queue {
 
     /// How many objects wait to be looked at, now or later.
     pub(crate) fn len(&self) -> usize {
-        self.ready.len() + self.working.len()
+        let held: usize = self.lanes.values().map(|traffic| traffic.held.len()).sum();
+        self.ready.len() + held + self.working.len()
     }
 
     /// A worker is done with an object.
     pub(crate) fn done(&mut self, key: Key, outcome: Outcome, now: Moment) {
-        self.working.remove(&key);
+        if let Some(Some(lane)) = self.working.remove(&key) {
+            self.leave(&lane);
+        }
         let touched = self.touched_meanwhile.remove(&key);
         match outcome {
             Outcome::Idle => {
@@ -155,6 +208,13 @@ mod tests {
 
     const START: Moment = Moment::ZERO;
 
+    impl Queue {
+        /// The next object, where there are no lanes.
+        fn next(&mut self, now: Moment) -> Option<Key> {
+            self.next_job(now, 1, |_| None).map(|job| job.key)
+        }
+    }
+
     fn key(kind: Kind, name: &str) -> Key {
         Key::new(kind, ObjectName::cluster(name))
     }
@@ -184,6 +244,28 @@ mod tests {
         queue.done(pod(), Outcome::Idle, START);
         assert_eq!(queue.next(START), None);
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_type_that_takes_long_is_held_in_its_lane_and_all_others_go_on() {
+        let lane = |key: &Key| if key.name.name.starts_with("sdn") { Some("sdn") } else { None };
+        let mut queue = Queue::default();
+        let slow: Vec<Key> = (0..5).map(|n| key(Kind::Network, &format!("sdn{n}"))).collect();
+        slow.iter().for_each(|key| queue.touch(key.clone(), START));
+        queue.touch(pod(), START);
+        let next = |queue: &mut Queue| queue.next_job(START, 2, lane);
+        for key in &slow[..2] {
+            assert_eq!(next(&mut queue), Some(Job { key: key.clone(), apart: true }));
+        }
+        assert_eq!(next(&mut queue), Some(Job { key: pod(), apart: false }), "past those held");
+        assert_eq!(next(&mut queue), None);
+        assert_eq!(queue.len(), 6);
+        slow.iter().for_each(|key| queue.touch(key.clone(), START));
+        for (done, key) in slow.iter().zip(&slow[2..]) {
+            queue.done(done.clone(), Outcome::Failed, START);
+            assert_eq!(next(&mut queue), Some(Job { key: key.clone(), apart: true }));
+            assert_eq!(next(&mut queue), None, "no more than two at once");
+        }
     }
 
     #[test]

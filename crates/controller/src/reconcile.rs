@@ -13,11 +13,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use crate::config::ControllerConfig;
 use crate::execute::{Executed, execute};
 use crate::metrics::Counters;
-use crate::queue::{Outcome, Queue};
+use crate::queue::{Job, Outcome, Queue};
 
 /// Every kind that must be listed before anything is decided.
 const KINDS: usize = 9;
@@ -39,6 +40,8 @@ pub(crate) enum News {
 pub(crate) struct Desk {
     papers: Mutex<Papers>,
     bell: Notify,
+    /// How many objects of one type of network are worked on at once.
+    most_of_a_type: usize,
     beginning: Instant,
     counters: Counters,
     leading: watch::Sender<bool>,
@@ -82,6 +85,7 @@ impl Desk {
         Desk {
             papers: Mutex::new(papers),
             bell: Notify::new(),
+            most_of_a_type: config.workers,
             beginning: Instant::now(),
             counters: Counters::default(),
             leading: watch::channel(false).0,
@@ -130,11 +134,11 @@ impl Desk {
     }
 
     /// The next object to look at.
-    async fn next(&self) -> Key {
+    async fn next(&self) -> Job {
         loop {
             let bell = self.bell.notified();
             let alarm = match self.next_or_alarm() {
-                Ok(key) => return key,
+                Ok(job) => return job,
                 Err(alarm) => alarm,
             };
             match alarm {
@@ -147,18 +151,19 @@ impl Desk {
     }
 
     /// The next object to look at, or how long there will be none.
-    fn next_or_alarm(&self) -> Result<Key, Option<Duration>> {
+    fn next_or_alarm(&self) -> Result<Job, Option<Duration>> {
         let now = self.moment();
-        let mut papers = self.papers();
+        let papers = &mut *self.papers();
         if !papers.is_open() {
             return Err(None);
         }
-        match papers.queue.next(now) {
-            Some(key) => {
+        let world = &papers.world;
+        match papers.queue.next_job(now, self.most_of_a_type, |key| world.type_of(key)) {
+            Some(job) => {
                 if papers.queue.len() > 1 {
                     self.bell.notify_one();
                 }
-                Ok(key)
+                Ok(job)
             }
             None => Err(papers.queue.next_alarm().map(|alarm| alarm.saturating_sub(now))),
         }
@@ -211,14 +216,26 @@ fn wall_clock() -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// A worker: looks at one object after the other, for ever.
+/// A worker: looks at one object after the other, for ever. What is in a lane is worked on beside
+/// it, and ends with it.
 pub(crate) async fn work(client: Client, desk: Arc<Desk>) {
+    let mut beside = JoinSet::new();
     loop {
-        let key = desk.next().await;
-        let decision = desk.decide(&key);
-        let outcome = act(&client, &desk, &key, &decision.actions).await;
-        desk.done(key, outcome);
+        let job = desk.next().await;
+        let looking = look(client.clone(), desk.clone(), job.key);
+        if job.apart {
+            beside.spawn(looking);
+        } else {
+            looking.await;
+        }
+        while beside.try_join_next().is_some() {}
     }
+}
+
+async fn look(client: Client, desk: Arc<Desk>, key: Key) {
+    let decision = desk.decide(&key);
+    let outcome = act(&client, &desk, &key, &decision.actions).await;
+    desk.done(key, outcome);
 }
 
 async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Outcome {

@@ -10,6 +10,9 @@ use std::time::Instant;
 use atoll_dns::{Asker, Config, Limits, NetworkKey, PodId, Rate, Server, TenantId};
 use atoll_zones::{Backing, DomainName, Homes, Names, Service, ServiceKey, Settings, ZoneSet};
 
+/// The first address, among those that services of a cluster have.
+const FIRST: u32 = 0x0a60_0100;
+
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> Outcome {
@@ -86,7 +89,7 @@ fn put(set: &mut ZoneSet, service: &Service) {
 }
 
 fn service(n: u32, address: u32) -> Result<Service, Box<dyn std::error::Error>> {
-    let ip: IpAddr = Ipv4Addr::from_bits(0x0a00_0000 + address).into();
+    let ip: IpAddr = Ipv4Addr::from_bits(FIRST + address).into();
     let namespace = format!("ns{}", n % 100).parse()?;
     let key = ServiceKey { namespace, name: format!("h{n}").parse()? };
     Ok(Service { key, backing: Backing::Vip { addresses: vec![ip], ports: vec![] } })

@@ -8,6 +8,7 @@
 mod answer;
 mod asker;
 mod cache;
+mod check;
 mod config;
 mod counters;
 mod feed;
@@ -26,6 +27,7 @@ mod tcp;
 mod udp;
 
 pub use asker::{Asker, Askers, NetworkKey, PodId, TenantId};
+pub use check::check;
 pub use config::{Config, Forwarding, Limits, Rate};
 pub use counters::{Answered, Counts, Refused};
 pub use feed::Feed;

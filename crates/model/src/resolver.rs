@@ -97,7 +97,7 @@ impl DnsPods {
             "replicas": self.replicas,
             "selector": {"matchLabels": selector},
             "strategy": {"type": "RollingUpdate",
-                         "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
+                         "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": {
                 "metadata": {"labels": selector},
                 "spec": {
@@ -121,6 +121,12 @@ impl DnsPods {
             "name": DNS_NAME,
             "image": self.image,
             "command": ["atoll", "dns", "serve", "--port", DNS_POD_PORT.to_string()],
+            // Not a probe over the network: those are made by the agent, and a DNS pod is ready
+            // also while the agent is away.
+            "readinessProbe": {
+                "exec": {"command": ["atoll", "dns", "check", "--port", DNS_POD_PORT.to_string()]},
+                "periodSeconds": 2, "timeoutSeconds": 2, "failureThreshold": 2,
+            },
             "resources": {"requests": {"cpu": "10m", "memory": "32Mi"},
                           "limits": {"memory": "512Mi"}},
             "securityContext": {

@@ -6,6 +6,8 @@
 
 mod address;
 mod apex;
+#[cfg(test)]
+mod cost;
 mod endpoints;
 mod fact;
 mod name;

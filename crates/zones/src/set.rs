@@ -273,6 +273,17 @@ impl ZoneSet {
     }
 }
 
+#[cfg(test)]
+impl ZoneSet {
+    /// How many branches it has for itself and does not share with what it came from.
+    pub(crate) fn branches_beside(&self, former: &ZoneSet) -> usize {
+        self.services.branches_beside(&former.services)
+            + self.pods.branches_beside(&former.pods)
+            + self.namespaces.branches_beside(&former.namespaces)
+            + self.pointers.branches_beside(&former.pointers)
+    }
+}
+
 fn answer<'a>(sets: &'a Rrsets, negative: Negative<'a>, kind: Option<Kind>) -> Found<'a> {
     if let Some(target) = sets.alias().filter(|_| kind != Some(Kind::Cname)) {
         return Found::Alias { record: sets.of(Kind::Cname), target };

@@ -171,6 +171,29 @@ impl<V: Entry> Trie<V> {
     }
 }
 
+#[cfg(test)]
+impl<V> Trie<V> {
+    /// How many branches it has for itself and does not share with what it came from.
+    pub(crate) fn branches_beside(&self, former: &Self) -> usize {
+        self.root.beside(Some(&former.root))
+    }
+}
+
+#[cfg(test)]
+impl<V> Branch<V> {
+    fn beside(&self, former: Option<&Self>) -> usize {
+        if former.is_some_and(|former| Arc::ptr_eq(&self.slots, &former.slots)) {
+            return 0;
+        }
+        let below = (0..32).map(|index| match (self.at(index), former.map(|it| it.at(index))) {
+            (Some(Slot::Branch(own)), Some(Some(Slot::Branch(other)))) => own.beside(Some(other)),
+            (Some(Slot::Branch(own)), _) => own.beside(None),
+            _ => 0,
+        });
+        1 + below.sum::<usize>()
+    }
+}
+
 fn insert<V: Entry>(
     branch: &mut Branch<V>,
     value: &Arc<V>,
@@ -225,6 +248,8 @@ mod tests {
 
     use super::*;
 
+    type Numbers = Trie<(Vec<u8>, u32)>;
+
     impl Entry for (Vec<u8>, u32) {
         fn key(&self) -> &[u8] {
             &self.0
@@ -250,6 +275,34 @@ mod tests {
             }
             for key in 0..=255u8 {
                 prop_assert_eq!(trie.get(&[key]).map(|found| found.1), map.get(&vec![key]).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_copies_as_many_branches_among_ten_as_among_a_million() {
+        let mut trie = Trie::new();
+        let mut next = 0..;
+        for len in [10, 1_000, 1_000_000] {
+            while trie.len() < len {
+                let n: u32 = next.next().unwrap();
+                trie.insert((n.to_be_bytes().to_vec(), n));
+            }
+            let copied = |change: &dyn Fn(&mut Numbers, u32)| {
+                let one = |n: u32| {
+                    let mut changed = trie.clone();
+                    change(&mut changed, n % len as u32);
+                    changed.branches_beside(&trie)
+                };
+                (0..500).map(|n| one(n * 1_999)).sum::<usize>()
+            };
+            let key = |n: u32| n.to_be_bytes().to_vec();
+            let changed = copied(&|trie, n| drop(trie.insert((key(n), n + 1))));
+            let added = copied(&|trie, n| drop(trie.insert((key(u32::MAX - n), 0))));
+            let removed = copied(&|trie, n| drop(trie.remove(&key(n))));
+            for (what, branches) in [("change", changed), ("add", added), ("remove", removed)] {
+                let fine = (500..=500 * 6).contains(&branches);
+                assert!(fine, "500 times {what} among {len}: {branches} branches");
             }
         }
     }

@@ -68,12 +68,16 @@ impl View {
 
     /// The names of the services of a namespace.
     pub fn services_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ServiceKey> {
-        self.services.keys().filter(move |key| key.namespace.as_str() == namespace)
+        let first =
+            || Some(ServiceKey { namespace: namespace.parse().ok()?, name: first_label()? });
+        let from = first().map(|first| self.services.range(first..)).into_iter().flatten();
+        from.map(|(key, _)| key).take_while(move |key| key.namespace.as_str() == namespace)
     }
 
     /// The names of the slices of a namespace.
     pub fn slices_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
-        self.served.keys().filter(move |key| key.0 == namespace)
+        let from = self.served.range((namespace.to_owned(), String::new())..);
+        from.map(|(key, _)| key).take_while(move |key| key.0 == namespace)
     }
 
     /// Takes in one object as it is, or that it is gone.
@@ -201,6 +205,11 @@ impl View {
             service.and_then(|service| Names::compile(service, slices, &self.homes, settings));
         self.zones.put_service(key, names);
     }
+}
+
+/// The label that comes before all others.
+fn first_label() -> Option<Label> {
+    "0".parse().ok()
 }
 
 fn pods_behind(slices: &BTreeMap<ObjectKey, Slice>) -> BTreeSet<PodRef> {

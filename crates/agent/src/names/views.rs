@@ -44,6 +44,10 @@ pub(super) struct Views {
     /// Whether it is known which namespaces there are.
     is_whole: bool,
     networks: BTreeMap<String, Network>,
+    /// The networks that have a number.
+    numbered: BTreeMap<NetworkId, BTreeSet<String>>,
+    /// Networks of which there may be something to tell; nobody looks at the others.
+    touched: BTreeSet<String>,
     /// Networks that have left since they were last told of.
     gone: Vec<NetworkKey>,
     /// How many networks have had a key.
@@ -87,6 +91,8 @@ impl Views {
             settings,
             is_whole: false,
             networks: BTreeMap::new(),
+            numbered: BTreeMap::new(),
+            touched: BTreeSet::new(),
             gone: Vec::new(),
             keys: 0,
             exports: None,
@@ -125,18 +131,23 @@ impl Views {
             scope.networks.get(name).is_some_and(|presence| presence.id == known.id)
         };
         let left = self.networks.extract_if(.., |name, known| !stays(name, known));
-        self.gone
-            .extend(left.map(|(_, known)| known).filter(|it| it.is_published).map(|it| it.key));
+        for (name, known) in left {
+            self.numbered.entry(known.id).or_default().remove(&name);
+            self.gone.extend(known.is_published.then_some(known.key));
+        }
+        self.numbered.retain(|_, names| !names.is_empty());
         for (name, presence) in &scope.networks {
             if !self.networks.contains_key(name) {
                 let fresh = self.begin(name, presence, seen);
                 self.networks.insert(name.clone(), fresh);
+                self.numbered.entry(presence.id).or_default().insert(name.clone());
             }
         }
         for (name, known) in &mut self.networks {
             scope.networks.get(name).into_iter().for_each(|it| known.follow(&it.namespaces));
             self.exports.iter().for_each(|exports| known.export(exports));
         }
+        self.touched = self.networks.keys().cloned().collect();
     }
 
     fn begin(&mut self, name: &str, presence: &Presence, seen: &Seen) -> Network {
@@ -165,20 +176,16 @@ impl Views {
     pub(super) fn absorb(&mut self, change: &Change) {
         match change {
             Change::NetworkPorts(id, delta) => {
-                let with_id = self.networks.values_mut().filter(|known| known.id == *id);
-                with_id.for_each(|known| known.absorb_ports(delta));
+                for name in self.numbered.get(id).cloned().unwrap_or_default() {
+                    self.touch(&name, |known| known.absorb_ports(delta));
+                }
             }
-            Change::Network(name, delta) => {
-                let known = self.networks.get_mut(name).into_iter();
-                known.for_each(|known| known.absorb_dns(delta));
-            }
+            Change::Network(name, delta) => self.touch(name, |known| known.absorb_dns(delta)),
             Change::Services((network, namespace), delta) => {
-                let known = self.networks.get_mut(network).into_iter();
-                known.for_each(|known| known.absorb_services(namespace, delta));
+                self.touch(network, |known| known.absorb_services(namespace, delta));
             }
             Change::Slices((network, namespace), delta) => {
-                let known = self.networks.get_mut(network).into_iter();
-                known.for_each(|known| known.absorb_slices(namespace, delta));
+                self.touch(network, |known| known.absorb_slices(namespace, delta));
             }
             Change::Nodes(_)
             | Change::Zones(_)
@@ -194,12 +201,27 @@ impl Views {
         }
     }
 
-    /// What is to be told since the last time.
+    fn touch(&mut self, name: &str, change: impl FnOnce(&mut Network)) {
+        if let Some(known) = self.networks.get_mut(name) {
+            change(known);
+            self.touched.insert(name.to_owned());
+        }
+    }
+
+    /// What is to be told since the last time. It costs what was touched, however many networks
+    /// there are.
     pub(super) fn updates(&mut self) -> Vec<Update> {
-        let gone = std::mem::take(&mut self.gone).into_iter().map(Update::Gone);
+        let mut told: Vec<Update> =
+            std::mem::take(&mut self.gone).into_iter().map(Update::Gone).collect();
         let is_whole = self.is_whole && self.exports.is_some();
-        let told = self.networks.values_mut().flat_map(|known| known.updates(is_whole));
-        gone.chain(told).collect()
+        for name in std::mem::take(&mut self.touched) {
+            let Some(known) = self.networks.get_mut(&name) else { continue };
+            told.extend(known.updates(is_whole));
+            if !known.is_published {
+                self.touched.insert(name);
+            }
+        }
+        told
     }
 }
 
@@ -516,6 +538,22 @@ mod tests {
         views.absorb(&Change::Services(quarter("acme"), Delta::Gone("shop".into())));
         assert!(matches!(views.updates()[..], [Update::Next(..)]));
         assert!(!has(&views, "acme.open", "shop.acme.svc.cluster.local"));
+    }
+
+    #[test]
+    fn a_change_of_one_network_leads_to_no_look_at_another() {
+        let mut views = both();
+        assert!(views.touched.is_empty(), "all is told");
+        views.absorb(&Change::Services(quarter("acme"), Delta::Gone("shop".into())));
+        assert_eq!(views.touched, ["acme.open".to_owned()].into());
+        assert!(matches!(views.updates()[..], [Update::Next(..)]));
+        assert!(views.touched.is_empty());
+        views.absorb(&Change::NetworkPorts(id(), Delta::Gone(("acme".into(), "web".into()))));
+        assert_eq!(views.touched.len(), 2, "both have that number");
+        let other = 2.try_into().unwrap();
+        views.updates();
+        views.absorb(&Change::NetworkPorts(other, Delta::Gone(("acme".into(), "web".into()))));
+        assert!(views.touched.is_empty(), "nobody has that number");
     }
 
     #[test]

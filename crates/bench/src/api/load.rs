@@ -22,7 +22,7 @@ pub(super) struct Load {
     kubeconfig: PathBuf,
 }
 
-pub(super) async fn client(kubeconfig: &Path) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     let config = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)

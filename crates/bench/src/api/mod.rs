@@ -3,6 +3,7 @@
 mod load;
 mod server;
 
+pub(crate) use load::client;
 pub(crate) use server::{Serve, Server, serve};
 
 use anyhow::{Context, Result};

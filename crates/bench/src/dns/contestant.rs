@@ -8,15 +8,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use atoll_testkit::Namespace;
 
+use super::objects;
 use super::zone::NAMES as RECORDS;
+use crate::api::Server;
 use crate::pinned::Ended;
 
 /// The resolver of this house.
 pub(crate) const OURS: &str = "**Atoll**";
 /// All of them; the first is the limit.
-pub(crate) const NAMES: [&str; 6] = ["echo loop", OURS, "knot", "nsd", "unbound", COREDNS];
-/// The resolver of most clusters.
-pub(crate) const COREDNS: &str = "CoreDNS";
+pub(crate) const NAMES: [&str; 7] =
+    ["echo loop", OURS, "knot", "nsd", "unbound", COREDNS, COREDNS_KUBERNETES];
+/// The resolver of most clusters, with zone files.
+pub(crate) const COREDNS: &str = "CoreDNS, file";
+/// The same with the services of a cluster.
+pub(crate) const COREDNS_KUBERNETES: &str = "CoreDNS, kubernetes";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A server that runs.
@@ -26,20 +31,39 @@ pub(crate) struct Contestant {
     process: Ended,
 }
 
+/// Every server, and the cluster that one of them watches.
+pub(crate) struct Field {
+    pub(crate) contestants: Vec<Contestant>,
+    _cluster: Server,
+}
+
 /// Starts every server.
-pub(crate) fn all(serve: &Path, space: &Namespace, folder: &Path) -> Result<Vec<Contestant>> {
+pub(crate) fn all(serve: &Path, space: &Namespace, folder: &Path) -> Result<Field> {
+    let cluster = space.run(|| {
+        let cluster = Server::embedded()?;
+        objects::fill(&cluster.kubeconfig)?;
+        anyhow::Ok(cluster)
+    })?;
+    let there = Places { serve, folder, kubeconfig: &cluster.kubeconfig };
     let ports = NAMES.into_iter().zip(5301..);
-    ports.map(|(name, port)| start(name, port, serve, space, folder)).collect()
+    let contestants = ports.map(|(name, port)| start(name, port, &there, space));
+    Ok(Field { contestants: contestants.collect::<Result<_>>()?, _cluster: cluster })
+}
+
+/// What is where.
+struct Places<'a> {
+    serve: &'a Path,
+    folder: &'a Path,
+    kubeconfig: &'a Path,
 }
 
 fn start(
     name: &'static str,
     port: u16,
-    serve: &Path,
+    there: &Places<'_>,
     space: &Namespace,
-    folder: &Path,
 ) -> Result<Contestant> {
-    let (program, arguments) = command(name, port, serve, folder)?;
+    let (program, arguments) = command(name, port, there)?;
     let process = space.run(|| {
         Command::new("taskset")
             .args(["-c", "0"])
@@ -57,10 +81,10 @@ fn start(
 }
 
 /// What starts a server, after its configuration was written.
-fn command(name: &str, port: u16, serve: &Path, folder: &Path) -> Result<(String, Vec<String>)> {
-    let (address, serve) = (format!("127.0.0.1:{port}"), serve.display().to_string());
+fn command(name: &str, port: u16, there: &Places<'_>) -> Result<(String, Vec<String>)> {
+    let (address, serve) = (format!("127.0.0.1:{port}"), there.serve.display().to_string());
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
-    let path = folder.display().to_string();
+    let path = there.folder.display().to_string();
     let (program, flags, text) = match name {
         "echo loop" => return Ok((serve, words(&["echo", &address]))),
         OURS => return Ok((serve, words(&["names", &address, "1", &RECORDS.to_string()]))),
@@ -68,9 +92,10 @@ fn command(name: &str, port: u16, serve: &Path, folder: &Path) -> Result<(String
         "nsd" => ("nsd".into(), "-dc", nsd(port, &path)),
         "unbound" => ("unbound".into(), "-dc", unbound(port, &path)),
         COREDNS => (built()?, "-conf", coredns(port, &path)),
+        COREDNS_KUBERNETES => (built()?, "-conf", coredns_kubernetes(port, there.kubeconfig)),
         other => bail!("nobody knows how {other} is started"),
     };
-    let file = folder.join(format!("{name}.conf"));
+    let file = there.folder.join(format!("{name}.conf"));
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok((program, words(&[flags, &file.display().to_string()])))
 }
@@ -88,6 +113,23 @@ fn coredns(port: u16, path: &str) -> String {
         format!("{name}:{port} {{\n  bind 127.0.0.1\n  file {path}/{file}\n}}\n")
     };
     zone("cluster.local", "forward.zone") + &zone("10.in-addr.arpa", "reverse.zone")
+}
+
+fn coredns_kubernetes(port: u16, kubeconfig: &Path) -> String {
+    let zones = ["cluster.local", "10.in-addr.arpa"];
+    format!(
+        "{} {{
+  bind 127.0.0.1
+  kubernetes {} {{
+    kubeconfig {}
+    ttl 5
+  }}
+}}
+",
+        zones.map(|zone| format!("{zone}:{port}")).join(" "),
+        zones.join(" "),
+        kubeconfig.display()
+    )
 }
 
 fn knot(port: u16, path: &str) -> String {
@@ -216,6 +258,16 @@ mod tests {
     fn coredns_has_both_zones_at_the_port_where_it_is_asked() {
         let text = coredns(5306, "/zones");
         for part in ["cluster.local:5306 {", "10.in-addr.arpa:5306 {", "file /zones/reverse.zone"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn coredns_watches_the_cluster_for_both_zones() {
+        let text = coredns_kubernetes(5307, Path::new("/cluster/kubeconfig"));
+        assert!(text.starts_with("cluster.local:5307 10.in-addr.arpa:5307 {"), "{text}");
+        for part in ["kubernetes cluster.local 10.in-addr.arpa {", "kubeconfig /cluster/kubeconfig"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }

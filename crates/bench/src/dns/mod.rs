@@ -3,6 +3,7 @@
 
 mod contestant;
 mod growth;
+mod objects;
 mod zone;
 
 use std::path::Path;
@@ -31,15 +32,17 @@ questions under way; the server has one thread that answers, on one CPU, and dns
 10,000 names with an address and 10,000 addresses with a name, the same in every server; \
 NXDOMAIN is what a search list asks: a name outside with the zone behind it. The limit is a loop \
 of recvfrom and sendto that reads nothing. In Atoll each question also passes the lookup of its \
-asker and of its network, two rate limits and the counters. CoreDNS has the same zone files in its \
-`file` plugin, without a cache and without a log.";
+asker and of its network, two rate limits and the counters. CoreDNS stands there twice, without \
+a cache and without a log: with the same zone files in its `file` plugin, and with its `kubernetes` \
+plugin and the same names as services of a cluster, which it watches at the embedded API.";
 
 /// Measures all servers in turns.
 pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
     let (space, folder) = (Namespace::new(), tempfile::tempdir()?);
     space.run(|| Command::new("ip").args(["link", "set", "lo", "up"]).status())?;
     zone::write(folder.path())?;
-    let contestants = contestant::all(serve, &space, folder.path())?;
+    let field = contestant::all(serve, &space, folder.path())?;
+    let contestants = &field.contestants;
     let mut costs = vec![[vec![], vec![], vec![]]; contestants.len()];
     for round in 0..rounds {
         eprint!("\rdns: round {} of {rounds}", round + 1);
@@ -50,7 +53,7 @@ pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
         }
     }
     eprintln!();
-    drop(contestants);
+    drop(field);
     let (growth, kept) = growth::measure(serve)?;
     let names: Vec<_> = contestant::NAMES.iter().map(ToString::to_string).collect();
     Ok(Section {
@@ -106,7 +109,11 @@ fn table(names: &[String], costs: &[Costs]) -> Table {
 fn judged(names: &[String], costs: &[Costs]) -> Vec<Judged> {
     let of = |wanted: &str| Some(&costs[names.iter().position(|name| name == wanted)?]);
     let Some(ours) = of(contestant::OURS) else { return vec![] };
-    let others = [(contestant::NAMES[0], TO_ECHO), (contestant::COREDNS, TO_COREDNS)];
+    let others = [
+        (contestant::NAMES[0], TO_ECHO),
+        (contestant::COREDNS, TO_COREDNS),
+        (contestant::COREDNS_KUBERNETES, TO_COREDNS),
+    ];
     let others = others.into_iter().filter_map(|(name, goal)| Some((name, goal, of(name)?)));
     let judge = |name: &str, goal: Goal, other: &Costs| {
         let each = Asking::ALL.into_iter().zip(ours.iter().zip(other));
@@ -138,6 +145,6 @@ mod tests {
         let mut costs = vec![slow; names.len()];
         costs[0] = [vec![1.0, 2.0], vec![2.0, 4.0], vec![4.0, 8.0]];
         let ratios: Vec<f64> = judged(&names, &costs).iter().map(|it| it.median).collect();
-        assert_eq!(ratios, [2.0, 1.0, 0.5, 1.0, 1.0, 1.0]);
+        assert_eq!(ratios, [2.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
     }
 }

@@ -1,12 +1,18 @@
 //! The names that every server has, in the form that each reads, and the questions about them.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
 /// How many names have an address.
 pub(crate) const NAMES: u32 = 10_000;
+/// How many namespaces they are in.
+pub(crate) const NAMESPACES: u32 = 100;
+/// The first address, among those that a cluster's services have. The resolver that is measured
+/// makes up the same ones.
+const FIRST: u32 = 0x0a60_0100;
 const HEAD: &str = "$TTL 5\n@ SOA ns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5\n@ NS ns.cluster.local.\n";
 
 /// What is asked for.
@@ -44,21 +50,31 @@ impl Asking {
         match self {
             Asking::Address => format!("{}.cluster.local A", host(n)),
             Asking::Pointer => format!("{}.10.in-addr.arpa PTR", reverse(n)),
-            Asking::Nothing => format!("www{n}.example.com.ns{}.svc.cluster.local A", n % 100),
+            Asking::Nothing => {
+                format!("www{n}.example.com.ns{}.svc.cluster.local A", n % NAMESPACES)
+            }
         }
     }
 }
 
+/// The service that a name is, and its namespace.
+pub(crate) fn service(n: u32) -> (String, String) {
+    (format!("h{n}"), format!("ns{}", n % NAMESPACES))
+}
+
 fn host(n: u32) -> String {
-    format!("h{n}.ns{}.svc", n % 100)
+    let (name, namespace) = service(n);
+    format!("{name}.{namespace}.svc")
 }
 
 fn reverse(n: u32) -> String {
-    format!("{}.{}.{}", n & 255, n >> 8 & 255, n >> 16 & 255)
+    let [_, b, c, d] = address(n).octets();
+    format!("{d}.{c}.{b}")
 }
 
-fn address(n: u32) -> String {
-    format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255)
+/// The address that a name has.
+pub(crate) fn address(n: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(FIRST + n)
 }
 
 /// Writes zone files, unbound's local data, and the questions, in an order that is not theirs.
@@ -110,8 +126,8 @@ mod tests {
 
     #[test]
     fn an_address_and_its_name_belong_together() {
-        assert_eq!(address(257), "10.0.1.1");
-        assert_eq!(Asking::Pointer.question(257), "1.1.0.10.in-addr.arpa PTR");
+        assert_eq!(address(257).to_string(), "10.96.2.1");
+        assert_eq!(Asking::Pointer.question(257), "1.2.96.10.in-addr.arpa PTR");
         assert_eq!(Asking::Address.question(257), "h257.ns57.svc.cluster.local A");
     }
 }

@@ -16,6 +16,8 @@ mod machines;
 mod names;
 mod observe;
 mod policy;
+mod records;
+mod resolvers;
 mod restart;
 mod services;
 mod several_networks;

@@ -11,7 +11,7 @@ const TENANTS: [&str; 2] = ["acme", "globex"];
 
 /// A tenant with pod `web` on node1, service `shop`, and StatefulSet `db` of two with its headless
 /// service.
-fn tenant(name: &str, shop: &str) -> String {
+pub(crate) fn tenant(name: &str, shop: &str) -> String {
     let documents = [
         json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
                "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}}}),
@@ -34,7 +34,7 @@ fn tenant(name: &str, shop: &str) -> String {
 }
 
 /// A service, with the address in its network that `vip` asks for.
-fn service(namespace: &str, name: &str, spec: &Value) -> Value {
+pub(crate) fn service(namespace: &str, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     spec["ports"] = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
     let vip = spec.as_object_mut().and_then(|spec| spec.remove("vip")).unwrap_or_default();
@@ -43,13 +43,13 @@ fn service(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
 }
 
-fn pod_spec(node: &Value) -> Value {
+pub(crate) fn pod_spec(node: &Value) -> Value {
     json!({"nodeSelector": node, "terminationGracePeriodSeconds": 1,
            "containers": [{"name": "toolbox", "image": "none",
                            "command": ["atoll", "toolbox", "serve"]}]})
 }
 
-fn lab_with_both_tenants() -> Lab {
+pub(crate) fn lab_with_both_tenants() -> Lab {
     let lab = Lab::up(2);
     lab.apply(&tenant("acme", "198.18.1.1")).good();
     lab.apply(&tenant("globex", "198.18.1.2")).good();
@@ -68,7 +68,7 @@ fn dig(lab: &Lab, tenant: &str, question: &[&str]) -> Said {
 }
 
 /// The answer alone, line by line.
-fn answer(lab: &Lab, tenant: &str, question: &[&str]) -> Vec<String> {
+pub(crate) fn answer(lab: &Lab, tenant: &str, question: &[&str]) -> Vec<String> {
     let said = dig(lab, tenant, &[&["+short"], question].concat()).good();
     let mut lines: Vec<String> = said.lines().map(ToOwned::to_owned).collect();
     lines.sort();
@@ -76,13 +76,13 @@ fn answer(lab: &Lab, tenant: &str, question: &[&str]) -> Vec<String> {
 }
 
 /// The answer's code, like `NXDOMAIN`.
-fn code(lab: &Lab, tenant: &str, question: &[&str]) -> String {
+pub(crate) fn code(lab: &Lab, tenant: &str, question: &[&str]) -> String {
     let said = dig(lab, tenant, &[&["+nosearch"], question].concat()).good();
     let code = said.split("status: ").nth(1).and_then(|rest| rest.split(',').next());
     code.unwrap_or_else(|| panic!("no status in {said}")).to_owned()
 }
 
-fn eventually(lab: &Lab, tenant: &str, question: &[&str], wanted: &[&str]) {
+pub(crate) fn eventually(lab: &Lab, tenant: &str, question: &[&str], wanted: &[&str]) {
     let mut last = vec![];
     await_condition(|| {
         last = answer(lab, tenant, question);
@@ -91,7 +91,7 @@ fn eventually(lab: &Lab, tenant: &str, question: &[&str], wanted: &[&str]) {
     .unwrap_or_else(|()| panic!("{tenant} {question:?}: {last:?} and never {wanted:?}"));
 }
 
-fn pod_ip(lab: &Lab, pod: &str) -> String {
+pub(crate) fn pod_ip(lab: &Lab, pod: &str) -> String {
     let (namespace, name) = pod.split_once('/').unwrap();
     let ip = ["get", "pod", name, "-n", namespace, "-o", "jsonpath={.status.podIP}"];
     lab.kubectl(&ip).good()

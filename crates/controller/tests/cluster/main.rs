@@ -14,4 +14,5 @@ mod restarts;
 mod services;
 mod subject;
 mod tenants;
+mod types;
 mod workflows;

@@ -113,8 +113,13 @@ impl Subject {
 
     /// Starts a controller.
     pub(crate) fn start(&self, config: ControllerConfig) -> Running {
+        Subject::start_with(self.client.clone(), config)
+    }
+
+    /// Starts a controller that reaches the API in this way.
+    pub(crate) fn start_with(client: Client, config: ControllerConfig) -> Running {
         let (stop, stopped) = oneshot::channel();
-        let run = atoll_controller::run(self.client.clone(), config, async {
+        let run = atoll_controller::run(client, config, async {
             let _ = stopped.await;
         });
         Running { stop: Some(stop), task: tokio::spawn(run) }

@@ -80,6 +80,8 @@ pub(crate) struct Slot {
     patience: Duration,
     told_to_stop: bool,
     killed: bool,
+    /// The check of its readiness failed, or has not been made yet.
+    is_unready: bool,
 }
 
 /// Where the pod's network namespace stands.
@@ -134,6 +136,8 @@ pub(crate) enum Fact {
         code: i32,
         start_error: Option<String>,
     },
+    /// Whether a container that says how to check it is ready.
+    Checked(String, bool),
     /// Time has passed.
     Clock,
 }
@@ -203,7 +207,13 @@ impl Slot {
             patience: FIRST_RESTART,
             told_to_stop: false,
             killed: false,
+            is_unready: false,
         }
+    }
+
+    /// Runs, and nothing says that it cannot work.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.run, Run::Running { .. }) && !self.is_unready
     }
 
     fn is_active(&self) -> bool {
@@ -343,6 +353,9 @@ impl Lifecycle {
             Fact::Refused(name, message) => return self.refused(&name, message),
             Fact::Exited { name, code, start_error } => {
                 return self.exited(&name, code, start_error, now);
+            }
+            Fact::Checked(name, is_ready) => {
+                self.slot(&name).into_iter().for_each(|slot| slot.is_unready = !is_ready);
             }
             Fact::Clock => {}
         }

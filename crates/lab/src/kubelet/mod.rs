@@ -8,6 +8,7 @@ mod container;
 mod etc_files;
 mod launch_plan;
 mod lifecycle;
+mod readiness;
 mod sandbox;
 mod status;
 mod worker;

@@ -74,7 +74,7 @@ fn readiness(life: &Lifecycle) -> Claim {
     let unready: Vec<_> = life
         .slots
         .iter()
-        .filter(|slot| slot.role == Role::Main && !is_running(slot))
+        .filter(|slot| slot.role == Role::Main && !slot.is_ready())
         .map(|slot| slot.name.as_str())
         .collect();
     let reason = match (life.phase(), unready.is_empty()) {
@@ -115,7 +115,7 @@ fn containers(life: &Lifecycle, pod: &Pod, role: Role) -> Option<Vec<ContainerSt
 
 fn container(slot: &Slot, pod: &Pod) -> ContainerStatus {
     let ready = match slot.role {
-        Role::Main => is_running(slot),
+        Role::Main => slot.is_ready(),
         Role::Init => slot.is_complete(),
     };
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -216,6 +216,10 @@ mod tests {
         Fact::Exited { name: "web".into(), code, start_error: start_error.map(str::to_owned) }
     }
 
+    fn checked(is_ready: bool) -> Fact {
+        Fact::Checked("web".into(), is_ready)
+    }
+
     fn pod() -> Pod {
         let spec = serde_json::json!({
             "metadata": {"uid": "u1"},
@@ -251,6 +255,12 @@ mod tests {
             ),
             (Always, vec![made()], ("Pending", "ContainerCreating", "False")),
             (Always, vec![made(), started()], ("Running", "running", "True")),
+            (Always, vec![made(), checked(false), started()], ("Running", "running", "False")),
+            (
+                Always,
+                vec![made(), checked(false), started(), checked(true)],
+                ("Running", "running", "True"),
+            ),
             (
                 Always,
                 vec![made(), started(), exited(1, None)],

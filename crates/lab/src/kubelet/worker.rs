@@ -13,12 +13,13 @@ use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::container::{self, Handle};
 use super::launch_plan::{self, Surroundings};
 use super::lifecycle::{Action, Fact, Lifecycle, Notice, RestartPolicy, Role, Wish};
 use super::sandbox::Sandbox;
-use super::{NodeContext, etc_files, status};
+use super::{NodeContext, etc_files, readiness, status};
 use crate::event;
 use crate::home::{PodHome, PodRecord, write_json};
 
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     sandbox: Sandbox,
     life: Lifecycle,
     handles: HashMap<String, Handle>,
+    /// The checks of containers that say how; each ends with its place here.
+    checks: HashMap<String, JoinSet<()>>,
     facts: mpsc::UnboundedSender<Fact>,
     published: Option<PodStatus>,
 }
@@ -74,6 +77,7 @@ impl Worker {
             sandbox: Sandbox::of(&context, &pod),
             life: Lifecycle::new(policy(&pod), &containers, &wish(&pod), Timestamp::now()),
             handles: HashMap::new(),
+            checks: HashMap::new(),
             facts,
             published: None,
             pod,
@@ -164,6 +168,11 @@ impl Worker {
         match launch_plan::build(&self.pod, container, &around, (&self.home, &home), attempt) {
             Ok(launch) => {
                 let facts = self.facts.clone();
+                if let Some(check) = readiness::Check::of(container) {
+                    let inside = [&self.pod.namespace().unwrap_or_default(), &self.pod.name_any()];
+                    let check = check.repeat(&self.context, inside, name, facts.clone());
+                    self.checks.insert(name.to_owned(), [check].into_iter().collect());
+                }
                 let handle = container::start(&self.context, name, home, &launch, facts);
                 self.handles.insert(name.to_owned(), handle);
             }

@@ -13,6 +13,7 @@ mod numbers;
 mod shelf;
 mod tally;
 mod touched;
+mod types;
 mod vips;
 
 use std::collections::{BTreeSet, HashMap};

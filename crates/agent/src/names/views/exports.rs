@@ -21,6 +21,7 @@ impl Views {
         let exports: Exports = exported.values().map(entry).collect();
         if self.exports.as_ref() != Some(&exports) {
             self.networks.values_mut().for_each(|network| network.export(&exports));
+            self.touched = self.networks.keys().cloned().collect();
             self.exports = Some(exports);
         }
     }
