@@ -46,3 +46,10 @@ pub const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 /// On what the controller makes for the DNS pods of a network. Label: the network's number.
 /// Annotation: its name, which may be longer than a label.
 pub const DNS_OF: &str = "atoll.dev/dns-of";
+
+/// Reason of an event of a policy that has no room on a node, or of a node whose tables of policy
+/// cannot be written. What was in force stays in force.
+pub const POLICY_HELD: &str = "PolicyHeld";
+
+/// Reason of an event that says that this is over.
+pub const POLICY_ENFORCED: &str = "PolicyEnforced";
