@@ -6,7 +6,7 @@ use std::future::Future;
 use anyhow::Result;
 use atoll_datapath::{Datapath, DropCount, Event, Tended};
 use atoll_plan::{HostInterface, Observed, Step};
-use atoll_policy::{Changes, Tables};
+use atoll_policy::{Changes, Room, Tables};
 use atoll_types::NetworkId;
 use tokio::sync::mpsc::Receiver;
 
@@ -18,6 +18,10 @@ pub trait Kernel: Send {
     fn observe(&self) -> impl Future<Output = Result<Observed>> + Send;
     /// Does one step.
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
+    /// How much room there is for tables of policy; a kernel that is made of maps has no end.
+    fn policy_room(&self) -> Option<Room> {
+        None
+    }
     /// Exchanges all tables of policy at once.
     fn replace_policy(&mut self, tables: &Tables) -> Result<()>;
     /// Changes the tables of policy.
@@ -54,6 +58,10 @@ impl Kernel for Datapath {
 
     async fn apply(&mut self, step: &Step) -> Result<()> {
         Ok(Datapath::apply(self, step).await?)
+    }
+
+    fn policy_room(&self) -> Option<Room> {
+        Some(Datapath::policy_room(self))
     }
 
     fn replace_policy(&mut self, tables: &Tables) -> Result<()> {

@@ -91,7 +91,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let names = Names::start(&config.names).await?;
     let _metrics = serve_metrics(config, names.as_ref()).await?;
     let probes = Some(Probes::start());
-    let policies = Some(policy::Policies::default());
+    let policies = Some(policy::Policies::within(kernel.policy_room()));
     let attendants = Attendants { names, infra: Some(Infra::new()), policies, probes };
     let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;

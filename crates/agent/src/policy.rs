@@ -6,6 +6,8 @@
 //! whoever has an identity has its policies. A pod without one is unknown, and unknown means no.
 
 mod ends;
+mod guests;
+pub(crate) mod held;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -14,10 +16,12 @@ pub(crate) mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use atoll_policy::{Changes, Compiler, Event, PolicyKey, Read};
+use atoll_policy::{Changes, Compiler, Event, PolicyKey, Read, Room};
 use atoll_types::{Label, NetworkId, PodRef};
 
 use self::ends::Ends;
+use self::guests::Guests;
+use self::held::Held;
 use self::ward::WardSeen;
 use crate::kernel::Kernel;
 use crate::seen::{Change, Delta, Scope, Seen, SeenNode};
@@ -56,6 +60,8 @@ pub(crate) struct Policies {
     cluster: Option<BTreeMap<String, PolicyKey>>,
     nodes: Option<BTreeSet<String>>,
     ends: Ends,
+    guests: Guests,
+    held: Held,
     /// All namespaces have been listed.
     is_whole: bool,
     /// The networks of each tenant that are present here.
@@ -68,6 +74,12 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
+    /// Policies for a kernel that has so much room.
+    pub(crate) fn within(room: Option<Room>) -> Self {
+        let compiler = room.map_or_else(Compiler::new, Compiler::within);
+        Policies { compiler, ..Policies::default() }
+    }
+
     /// Keeps exactly the wards and networks of this scope.
     pub(crate) fn follow(&mut self, scope: &Scope, seen: &Seen) {
         self.is_whole = scope.is_whole;
@@ -75,6 +87,7 @@ impl Policies {
         let all = self.wards.iter().map(|(name, known)| (known.tenant.clone(), name.clone()));
         let left: Vec<Ward> = all.filter(|ward| !scope.wards.contains(ward)).collect();
         left.into_iter().for_each(|ward| self.leave(ward));
+        self.follow_guests(scope, seen);
         for ward in &scope.wards {
             self.follow_ward(ward, seen);
         }
@@ -214,7 +227,7 @@ impl Policies {
     /// Tells the compiler what is so of a pod: nothing, before its policies are known.
     fn tell_pod(&mut self, name: &PodRef) {
         let listed = self.cluster.is_some();
-        let Some(known) = self.wards.get_mut(&name.namespace) else { return };
+        let Some(known) = self.wards.get_mut(&name.namespace) else { return self.tell_guest(name) };
         let seen = known.tellable(&name.name).filter(|_| listed);
         let pod = seen.map(|seen| self.ends.attach(name, seen));
         let was_told = match &pod {
@@ -242,16 +255,18 @@ impl Policies {
 
     /// The networks in which a connection may be judged otherwise than before.
     fn touched_by(&self, tenant: Option<&Label>, changes: &Changes) -> BTreeSet<NetworkId> {
+        let ends = &changes.endpoints;
+        let put = ends.put.iter().map(|(address, _)| address.network);
+        let mut touched: BTreeSet<NetworkId> =
+            put.chain(ends.removed.iter().map(|address| address.network)).collect();
         let rules = changes.ports.len() + changes.peers.len();
-        if rules + changes.identities.len() + changes.outside.len() == 0 {
-            let ends = &changes.endpoints;
-            let put = ends.put.iter().map(|(address, _)| address.network);
-            return put.chain(ends.removed.iter().map(|address| address.network)).collect();
+        if rules + changes.identities.len() + changes.outside.len() > 0 {
+            let of_tenant = self.networks.iter();
+            let of_tenant =
+                of_tenant.filter(|(name, _)| tenant.is_none_or(|tenant| tenant == *name));
+            touched.extend(of_tenant.flat_map(|(_, networks)| networks));
         }
-        let of_tenant = |(name, networks): (&Label, &BTreeSet<NetworkId>)| {
-            tenant.is_none_or(|tenant| tenant == name).then(|| networks.clone())
-        };
-        self.networks.iter().filter_map(of_tenant).flatten().collect()
+        touched
     }
 
     /// Whether everything that concerns this node has been listed once.
@@ -283,12 +298,14 @@ impl Policies {
         let decided = kernel.decide_anew(&self.touched);
         match written.and(decided) {
             Ok(()) => {
+                self.held.succeeded();
                 self.is_written = true;
                 self.touched.clear();
                 true
             }
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "cannot write policy");
+                self.held.failed(format!("{error:#}"));
                 self.is_written = false;
                 self.touched.extend(self.networks.values().flatten());
                 false

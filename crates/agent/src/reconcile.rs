@@ -195,6 +195,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             self.serve_waiting().await;
         }
         self.tell_of_services();
+        self.tell_of_policies();
     }
 
     /// The watches follow at every change of this node's ports, not once for a batch: a network
@@ -244,6 +245,16 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         }
     }
 
+    fn tell_of_policies(&mut self) {
+        let untold = self.attendants.policies.as_mut().map(Policies::untold);
+        for held in untold.into_iter().flatten() {
+            if let Some(complaint) = &held.complaint {
+                tracing::warn!(subject = ?held.subject, complaint, "policy is held");
+            }
+            let _reporter_may_have_ended = self.reports.send(Report::Held(held));
+        }
+    }
+
     /// Tells what was seen to those who need it beside the kernel.
     fn inform_attendants(&mut self) {
         if let Some(infra) = &mut self.attendants.infra {
@@ -262,6 +273,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         self.forget_vanished_sandboxes();
         self.inform_attendants();
         self.pass().await;
+        self.tell_of_policies();
         if let Err(error) = self.kernel.collect() {
             tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");
         }

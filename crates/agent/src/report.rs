@@ -1,13 +1,17 @@
-//! What the agent says to the cluster: of its ports in their status, of services in events.
+//! What the agent says to the cluster: of its ports in their status, of services and policies in
+//! events.
 
-use atoll_api::{Port, PortPhase, PortStatus};
+use atoll_api::{Port, PortPhase, PortStatus, marks};
 use atoll_model::compile::{ServiceComplaint, ServiceName};
+use atoll_policy::{ClusterNetworkPolicy, PolicyKey};
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::policy::held::{HeldReport, Subject};
 use crate::seen::PortKey;
 
 /// Who says it, in events.
@@ -20,6 +24,8 @@ pub(crate) enum Report {
     Attached(AttachedReport),
     /// Something of a service gets no traffic.
     Service(ServiceReport),
+    /// Policy has no room in the kernel, or has it again.
+    Held(HeldReport),
 }
 
 /// Something of a service gets no traffic.
@@ -55,6 +61,7 @@ async fn report_all(client: Client, reporter: Reporter, mut reports: UnboundedRe
         let told = match &report {
             Report::Attached(attached) => write(&client, attached).await,
             Report::Service(service) => say(&client, &reporter, service).await,
+            Report::Held(held) => say_held(&client, &reporter, held).await,
         };
         if let Err(error) = told {
             tracing::warn!(?report, %error, "cannot tell the cluster");
@@ -85,6 +92,53 @@ async fn say(client: &Client, reporter: &Reporter, report: &ServiceReport) -> ku
         ..ObjectReference::default()
     };
     Recorder::new(client.clone(), reporter.clone()).publish(&event, &service).await
+}
+
+/// Says of a policy, or of this node, that it is held or is no more. What is gone needs no word.
+async fn say_held(client: &Client, reporter: &Reporter, report: &HeldReport) -> kube::Result<()> {
+    let node = reporter.instance.as_deref().unwrap_or_default();
+    let (object, name) = match &report.subject {
+        Subject::Policy(key) => (find_policy(client, key).await?, key.to_string()),
+        Subject::Node => (Some(node_ref(node)), node.to_owned()),
+    };
+    let Some(object) = object else { return Ok(()) };
+    let note = report.complaint.as_ref().map(|complaint| format!("on node {node}: {complaint}"));
+    let event = Event {
+        type_: if note.is_some() { EventType::Warning } else { EventType::Normal },
+        reason: if note.is_some() { marks::POLICY_HELD } else { marks::POLICY_ENFORCED }.into(),
+        note: Some(
+            note.unwrap_or_else(|| format!("on node {node}: {name} is enforced as written")),
+        ),
+        action: "Enforce".into(),
+        secondary: None,
+    };
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &object).await
+}
+
+/// Nodes are known to events by their name.
+fn node_ref(node: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Node".into()),
+        name: Some(node.to_owned()),
+        uid: Some(node.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// A policy as events refer to it, where it is still there.
+async fn find_policy(client: &Client, key: &PolicyKey) -> kube::Result<Option<ObjectReference>> {
+    let client = client.clone();
+    Ok(match &key.namespace {
+        Some(namespace) => {
+            let api = Api::<NetworkPolicy>::namespaced(client, namespace);
+            api.get_opt(&key.name).await?.map(|policy| policy.object_ref(&()))
+        }
+        None => {
+            let api = Api::<ClusterNetworkPolicy>::all(client);
+            api.get_opt(&key.name).await?.map(|policy| policy.object_ref(&()))
+        }
+    })
 }
 
 async fn write(client: &Client, report: &AttachedReport) -> kube::Result<()> {

@@ -392,6 +392,11 @@ impl Seen {
         self.namespaces.as_ref()?.get(name)
     }
 
+    /// Every namespace that has been seen.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = (&String, &SeenNamespace)> {
+        self.namespaces.iter().flatten()
+    }
+
     /// Whether everything has been listed once.
     pub(crate) fn is_complete(&self) -> bool {
         self.nodes.is_some()

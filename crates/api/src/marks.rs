@@ -53,3 +53,10 @@ pub const ATOLL: &str = "atoll";
 /// On what the controller makes for the DNS pods of a network. Label: the network's number.
 /// Annotation: its name, which may be longer than a label.
 pub const DNS_OF: &str = "atoll.dev/dns-of";
+
+/// Reason of an event of a policy that has no room on a node, or of a node whose tables of policy
+/// cannot be written. What was in force stays in force.
+pub const POLICY_HELD: &str = "PolicyHeld";
+
+/// Reason of an event that says that this is over.
+pub const POLICY_ENFORCED: &str = "PolicyEnforced";

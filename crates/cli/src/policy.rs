@@ -1,5 +1,6 @@
 //! `atoll policy`: what the policies of a cluster are, and what new ones would change.
 
+mod held;
 mod world;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use self::held::Held;
 use self::world::World;
 use crate::cluster::ClusterArgs;
 use crate::output::Format;
@@ -77,32 +79,39 @@ pub(crate) fn run(command: PolicyCommand) -> Result<ExitCode> {
 }
 
 async fn list(args: &ListArgs) -> Result<ExitCode> {
-    let world = World::of_policies(&args.cluster.client().await?).await?;
+    let client = args.cluster.client().await?;
+    let (world, held) = (World::of_policies(&client).await?, Held::read(&client).await?);
     let network = world.policies.iter();
     let network = network.map(|(tenant, policy)| read_network_policy(tenant, policy));
     let all: Vec<Read> =
         world.cluster_policies.iter().map(read_cluster_policy).chain(network).collect();
     match args.output {
-        Format::Table => println!("{}", table(&all)),
-        Format::Json => println!("{}", all.iter().map(told).collect::<Value>()),
+        Format::Table => {
+            println!("{}", table(&all, &held));
+            held.of_nodes().iter().for_each(|complaint| println!("{complaint}"));
+        }
+        Format::Json => {
+            println!("{}", all.iter().map(|read| told(read, &held)).collect::<Value>());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(all: &[Read]) -> String {
+fn table(all: &[Read], held: &Held) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["TENANT", "POLICY", "TIER", "NOT AS WRITTEN"]);
     for Read { policy, reports } in all {
         let tenant = policy.key.tenant.as_ref().map_or("-".to_owned(), ToString::to_string);
         let reports = reports.iter().map(|it| format!("{}: {}", it.field, it.message));
-        let reports = reports.collect::<Vec<_>>().join("\n");
+        let held = held.of_policy(&policy.key).into_iter().map(ToOwned::to_owned);
+        let reports = reports.chain(held).collect::<Vec<_>>().join("\n");
         table.add_row([tenant, policy.key.to_string(), policy.tier.to_string(), reports]);
     }
     table.trim_fmt()
 }
 
-fn told(read: &Read) -> Value {
+fn told(read: &Read, held: &Held) -> Value {
     let Read { policy, reports } = read;
     let reports = reports.iter().map(|report| {
         json!({ "field": report.field, "message": report.message,
@@ -113,6 +122,7 @@ fn told(read: &Read) -> Value {
         "policy": policy.key.to_string(),
         "tier": policy.tier.to_string(),
         "reports": reports.collect::<Value>(),
+        "held": held.of_policy(&policy.key),
     })
 }
 
@@ -257,7 +267,7 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{port: 0}]}]}
     fn the_table_says_what_is_not_enforced_as_written() {
         let tenant: Label = "acme".parse().unwrap();
         let Written::Network(policy) = &read(POLICY).unwrap()[0] else { panic!() };
-        let table = table(&[read_network_policy(&tenant, policy)]);
+        let table = table(&[read_network_policy(&tenant, policy)], &Held::default());
         for cell in ["acme", "shop/closed", "NetworkPolicy", "spec.ingress[0].ports[0].port"] {
             assert!(table.contains(cell), "{table}");
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps of policy, as crates/policy fills them. Two whole sets of entries, the banks, may lie
  * beside each other; the one that counts is named in one word, so that a set is exchanged at once.
- * Tries are allocated entry by entry; the buckets of the hashes cost about 7 MB up front. */
+ * Tries are allocated entry by entry; the buckets of the hashes cost about 13 MB up front. */
 #pragma once
 
 #include "maps.h"
@@ -49,7 +49,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 131072);
+	__uint(max_entries, 524288);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, struct policy_column_key);
 	__type(value, __u32);

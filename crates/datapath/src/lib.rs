@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_plan::{HostInterface, Observed, Reach, Step};
-use atoll_policy::{Changes, Tables};
+use atoll_policy::{Changes, Room, Tables};
 use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
@@ -212,6 +212,11 @@ impl Datapath {
     pub async fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         let done = apply::apply(self, step).await;
         done.map_err(|source| StepError { step: step.to_string(), source })
+    }
+
+    /// How much room there is for tables of policy.
+    pub fn policy_room(&self) -> Room {
+        self.maps.policy.room()
     }
 
     /// Exchanges all tables of policy at once.

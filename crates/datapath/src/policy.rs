@@ -12,9 +12,9 @@ use atoll_abi::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict,
 };
-use atoll_policy::{Changes, Tables};
+use atoll_policy::{Changes, Room, Tables};
 use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, LpmTrie, MapData, MapError};
+use aya::maps::{Array, LpmTrie, MapData, MapError, MapInfo};
 use bytemuck::Pod;
 
 use self::encode::{Bank, Prefix, wrote_prefix};
@@ -29,6 +29,7 @@ pub(crate) struct PolicyMaps {
     identities: Table<u32, PolicyIdentity>,
     columns: Table<PolicyColumnKey, u32>,
     ports: Trie<PolicyPort, PolicyVerdict>,
+    room: Room,
 }
 
 /// A pinned longest-prefix map.
@@ -58,7 +59,13 @@ impl PolicyMaps {
             identities: Table::open(dir, "policy_identities")?,
             columns: Table::open(dir, "policy_columns")?,
             ports: Trie::open(dir, "policy_ports")?,
+            room: room(dir)?,
         })
+    }
+
+    /// How much one bank can hold while the other holds as much.
+    pub(crate) fn room(&self) -> Room {
+        self.room
     }
 
     /// Writes whole tables beside those in force, exchanges them at once, and sweeps the others
@@ -153,6 +160,21 @@ impl PolicyMaps {
         self.columns.remove_where(|key| bank.wrote(key.set))?;
         self.ports.remove_where(|key| wrote_prefix(bank, key.column))
     }
+}
+
+/// Half of what the pinned maps hold, whichever version made them.
+fn room(dir: &Path) -> Result<Room, DatapathError> {
+    let half = |name: &str| {
+        let info = MapInfo::from_pin(dir.join(name)).attempt(|| format!("look at the map {name}"));
+        Ok::<_, DatapathError>(info?.max_entries() as usize / 2)
+    };
+    Ok(Room {
+        endpoints: half("policy_ends")?,
+        outside: half("policy_outside")?,
+        identities: half("policy_identities")?,
+        peers: half("policy_columns")?,
+        ports: half("policy_ports")?,
+    })
 }
 
 impl<K: Pod, V: Pod> Table<K, V> {

@@ -15,5 +15,5 @@ mod words;
 mod world;
 
 pub use reading::{Says, Side, says};
-pub use scene::{Case, PORTS, PROTOCOLS, Scene};
+pub use scene::{Case, OPEN, PORTS, PROTOCOLS, Scene};
 pub use world::{Namespace, Node, Pod, World};

@@ -41,7 +41,8 @@ impl Side {
     }
 }
 
-/// What the world says to a packet from one address to another.
+/// What the world says to a packet from one address to another. Where a network is open to several
+/// tenants, a pod of another tenant is an address and no more.
 pub fn says(world: &World, from: NetAddr, to: NetAddr, protocol: &str, port: u16) -> Says {
     let (sender, receiver) = (world.pod_at(from), world.pod_at(to));
     let both = |reason| {
@@ -50,13 +51,14 @@ pub fn says(world: &World, from: NetAddr, to: NetAddr, protocol: &str, port: u16
     };
     match (sender, receiver) {
         (None, None) => return both("Unknown"),
-        (Some((a, _)), Some((b, _))) if a.tenant != b.tenant => return both("AnotherTenant"),
+        (Some((a, _)), Some((b, _))) if a.tenant != b.tenant && from.network != to.network => {
+            return both("AnotherTenant");
+        }
         (Some(_), Some(_)) => {}
         _ if from.network != to.network => return both("Unknown"),
         _ => {}
     }
     let packet = Packet { protocol, port, receiver: receiver.map(|(pod, _)| pod) };
-    let end = |ip, pod: Option<(_, _)>| End { ip, pod: pod.map(|(pod, _)| pod) };
     let itself = (from == to).then_some("Itself");
     let own_node = receiver.filter(|_| sender.is_none()).and_then(|(pod, _)| {
         let mut nodes = world.nodes.iter().filter(|node| node.name == pod.node);
@@ -65,12 +67,21 @@ pub fn says(world: &World, from: NetAddr, to: NetAddr, protocol: &str, port: u16
     let nothing = || Side::because(true, "NoPolicy");
     Says {
         egress: sender.map_or_else(nothing, |subject| {
-            side(world, subject, "Egress", (end(to.ip, receiver), packet), itself)
+            let known = known_to(subject.0, receiver);
+            let other = End { ip: to.ip, pod: known };
+            let packet = Packet { receiver: known, ..packet };
+            side(world, subject, "Egress", (other, packet), itself)
         }),
         ingress: receiver.map_or_else(nothing, |subject| {
-            side(world, subject, "Ingress", (end(from.ip, sender), packet), itself.or(own_node))
+            let other = End { ip: from.ip, pod: known_to(subject.0, sender) };
+            side(world, subject, "Ingress", (other, packet), itself.or(own_node))
         }),
     }
+}
+
+/// Who the other end is, where it is a pod of the same tenant.
+fn known_to<'a>(viewer: &Pod, other: Option<(&'a Pod, &str)>) -> Option<&'a Pod> {
+    other.map(|(pod, _)| pod).filter(|pod| pod.tenant == viewer.tenant)
 }
 
 /// One end's tiers. Where `exempt` gives a reason, a `NetworkPolicy` cannot stand in the way.

@@ -18,6 +18,10 @@ pub const PORTS: [u16; 2] = [80, 81];
 /// The protocols that tables ask for. ICMP stands for all that have no ports.
 pub const PROTOCOLS: [&str; 4] = ["TCP", "UDP", "SCTP", "ICMP"];
 
+/// The number of a network that is open to every tenant that plays. In it, and nowhere else, tenants
+/// have addresses of their own: the third byte of those of the second is one higher, and so forth.
+pub const OPEN: u32 = 1000;
+
 /// One tenant at one moment. The tenant of its objects is not said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
@@ -216,21 +220,21 @@ impl Scene {
     pub fn played_by(&self, tenants: &[&str]) -> World {
         let mut world = World { nodes: self.nodes.clone(), ..World::default() };
         for (position, tenant) in tenants.iter().enumerate() {
-            self.play(&mut world, tenant, position as u32 * 100);
+            self.play(&mut world, tenant, position as u8);
         }
         let shared = self.cluster_policies.values().filter(|object| !is_own(object));
         world.cluster_policies.extend(shared.cloned());
         world
     }
 
-    fn play(&self, world: &mut World, tenant: &str, offset: u32) {
+    fn play(&self, world: &mut World, tenant: &str, position: u8) {
         let namespace = |(name, labels): (&String, &BTreeMap<_, _>)| Namespace {
             tenant: tenant.to_owned(),
             name: name.clone(),
             labels: labels.clone(),
         };
         world.namespaces.extend(self.namespaces.iter().map(namespace));
-        world.pods.extend(self.pods.values().map(|pod| owned(pod, tenant, offset)));
+        world.pods.extend(self.pods.values().map(|pod| owned(pod, tenant, position)));
         let policies = self.policies.values().cloned();
         world.policies.extend(policies.map(|policy| (tenant.to_owned(), policy)));
         for object in self.cluster_policies.values().filter(|object| is_own(object)) {
@@ -245,12 +249,22 @@ fn is_own(object: &Value) -> bool {
     object["metadata"]["labels"]["atoll.dev/tenant"] == "SELF"
 }
 
-fn owned(pod: &Pod, tenant: &str, offset: u32) -> Pod {
-    let addresses = pod.addresses.iter().filter_map(|(network, address)| {
-        let id = NetworkId::try_from(address.network.get() + offset).ok()?;
-        Some((network.clone(), NetAddr::new(id, address.ip)))
-    });
+fn owned(pod: &Pod, tenant: &str, position: u8) -> Pod {
+    let addresses = pod.addresses.iter();
+    let addresses =
+        addresses.filter_map(|(network, at)| Some((network.clone(), moved(*at, position)?)));
     Pod { tenant: tenant.to_owned(), addresses: addresses.collect(), ..pod.clone() }
+}
+
+/// An address of a scene as the tenant at this position has it.
+fn moved(address: NetAddr, position: u8) -> Option<NetAddr> {
+    if address.network.get() != OPEN {
+        let id = address.network.get() + u32::from(position) * 100;
+        return Some(NetAddr::new(NetworkId::try_from(id).ok()?, address.ip));
+    }
+    let IpAddr::V4(ip) = address.ip else { return None };
+    let [a, b, c, d] = ip.octets();
+    Some(NetAddr::new(address.network, [a, b, c + position, d].into()))
 }
 
 impl Case {

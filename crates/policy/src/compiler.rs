@@ -3,19 +3,22 @@
 //! The rule kept here: what the tables mean depends on what is true, never on the order in which it
 //! was learned.
 
+mod held;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use atoll_types::{Label, NetAddr, PodRef};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
+use self::held::Held;
 use crate::cluster_policy::ClusterNetworkPolicy;
 use crate::decision::{Decision, Explanation};
 use crate::facts::{Interface, Labels, Node, Pod, Protocol};
 use crate::numbers::Numbers;
-use crate::policy::{Policy, PolicyKey};
+use crate::policy::PolicyKey;
 use crate::read::{read_cluster_policy, read_network_policy};
 use crate::report::{Read, Report};
+use crate::room::Room;
 use crate::tables::{Changes, Tables};
 use crate::tenant::{Installed, Shared, Tenant};
 
@@ -29,6 +32,10 @@ pub enum Event {
     Ending(Label, String),
     /// A pod of a tenant.
     Pod(Label, PodRef, Option<Pod>),
+    /// An address of a pod of a tenant of which nothing else is known here, in a network that is open
+    /// to several tenants; whether it is there. To others it is an address and no more, and its own
+    /// policies are asked where it runs. A tenant of which pods are told has no guests.
+    Guest(Label, NetAddr, bool),
     /// A node of the cluster.
     Node(String, Option<Node>),
     /// A policy, read from its object.
@@ -87,6 +94,9 @@ pub struct Compiler {
     ending: BTreeMap<(Label, String), BTreeSet<PolicyKey>>,
     shared: Shared,
     revision: u64,
+    /// How much the kernel's tables hold, where that is known.
+    room: Option<Room>,
+    held: Held,
 }
 
 impl Compiler {
@@ -100,7 +110,7 @@ impl Compiler {
         match event {
             Event::Namespace(tenant, name, labels) => {
                 let gone = labels.is_none();
-                self.with(&tenant, |tenant, shared| tenant.set_namespace(shared, &name, labels));
+                self.place_namespace(&tenant, &name, labels);
                 if gone {
                     self.namespace_gone(tenant, name);
                 }
@@ -108,13 +118,13 @@ impl Compiler {
             Event::Ending(tenant, name) => {
                 self.ending.entry((tenant, name)).or_default();
             }
-            Event::Pod(tenant, name, pod) => {
-                self.with(&tenant, |tenant, shared| tenant.set_pod(shared, &name, pod.as_ref()));
-            }
+            Event::Pod(tenant, name, pod) => self.place_pod(tenant, name, pod),
+            Event::Guest(tenant, address, is_there) => self.place_guest(&tenant, address, is_there),
             Event::Node(name, node) => self.set_node(&name, node.as_ref()),
             Event::Policy(key, None) if self.stays(&key) => {}
             Event::Policy(key, read) => self.set_policy(&key, read.map(|read| *read)),
         }
+        self.try_held();
         self.settle()
     }
 
@@ -125,7 +135,7 @@ impl Compiler {
 
     /// What is not enforced as written.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.read.values().flat_map(|read| &read.reports)
+        self.read.values().flat_map(|read| &read.reports).chain(self.held.reports())
     }
 
     /// What becomes of traffic, and who decides it.
@@ -267,18 +277,17 @@ impl Compiler {
             None => self.read.remove(key),
         };
         if !unchanged {
-            self.install(key, policy);
+            self.place_policy(key, policy);
         }
     }
 
-    fn install(&mut self, key: &PolicyKey, policy: Option<Policy>) {
-        self.revision += 1;
-        let revision = self.revision;
-        let new = policy.map(|policy| Installed { revision, policy: Arc::new(policy) });
-        if let Some(tenant) = &key.tenant {
-            self.with(tenant, |tenant, shared| tenant.set_policy(shared, key, new.as_ref()));
-            return;
-        }
+    /// Puts a policy of a tenant in force as it is, or ends it.
+    fn install(&mut self, owner: &Label, key: &PolicyKey, new: Option<&Installed>) {
+        self.with(owner, |tenant, shared| tenant.set_policy(shared, key, new));
+    }
+
+    /// The same with a policy of the cluster's administrators.
+    fn install_for_all(&mut self, key: &PolicyKey, new: Option<Installed>) {
         for tenant in self.tenants.values_mut() {
             tenant.set_policy(&mut self.shared, key, new.as_ref());
         }

@@ -28,6 +28,8 @@ pub(crate) struct Identity {
 pub(crate) enum Who {
     /// A pod of the tenant.
     Pod(Arc<Profile>),
+    /// A pod of the tenant of which no more is known.
+    Guest,
     /// A node.
     Node(Labels),
     /// Nobody that a selector finds.
@@ -49,7 +51,7 @@ impl Identity {
     pub(crate) fn profile(&self) -> Option<&Profile> {
         match &self.who {
             Who::Pod(profile) => Some(profile),
-            Who::Node(_) | Who::Outside => None,
+            Who::Guest | Who::Node(_) | Who::Outside => None,
         }
     }
 

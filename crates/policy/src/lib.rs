@@ -17,6 +17,7 @@ mod ports;
 mod ranges;
 mod read;
 mod report;
+mod room;
 mod selector;
 mod sets;
 mod tables;
@@ -37,6 +38,7 @@ pub use policy::{
 pub use ports::{PortMatch, PortPrefix, PortRange};
 pub use read::{read_cluster_policy, read_network_policy, read_node, read_pod};
 pub use report::{Instead, Read, Reason, Report};
+pub use room::Room;
 pub use selector::{Selector, SelectorError};
 pub use tables::{
     Changes, Edit, IdentityEntry, OutsideKey, PeerKey, PortKey, RuleName, Table, Tables,

@@ -30,6 +30,8 @@ pub enum Reason {
     DomainNames,
     /// The annotation that aims a policy at networks cannot be read.
     Networks,
+    /// The tenant's share of a node's tables has no room for it.
+    NoRoom,
 }
 
 /// What is done about the part that was not understood.
@@ -43,6 +45,10 @@ pub enum Instead {
     Strictest,
     /// The part has no effect in any reading, and is left out.
     LeftOut,
+    /// What the policy said before stays in force.
+    FormerStays,
+    /// Nothing passes to and from the pods that it is about, in the directions that it is about.
+    Closes,
 }
 
 /// One part of a policy that is not enforced as written.
@@ -77,6 +83,10 @@ impl fmt::Display for Instead {
                  through to them"
             }
             Instead::LeftOut => "it has no effect",
+            Instead::FormerStays => "until there is room, what it said before stays in force",
+            Instead::Closes => {
+                "until there is room, nothing passes to or from the pods it is about, in its directions"
+            }
         })
     }
 }

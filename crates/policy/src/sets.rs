@@ -14,6 +14,7 @@ use crate::facts::NamedPort;
 use crate::identity::Test;
 use crate::numbers::Numbers;
 use crate::policy::{Action, Direction, Policy, Rule, Tier};
+use crate::room::Room;
 use crate::tables::{PeerKey, PortKey, RuleName, Tables};
 
 /// What makes two sets the same.
@@ -40,6 +41,8 @@ pub(crate) struct RuleSet {
     port_names: BTreeSet<String>,
     patterns: BTreeMap<Pattern, Painted>,
     rows: BTreeMap<u32, Pattern>,
+    /// How many entries all its columns have.
+    verdicts: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +65,8 @@ struct Pattern {
 struct Painted {
     column: u32,
     rows: usize,
+    /// How many entries the column has.
+    verdicts: usize,
 }
 
 /// The other end, as a set sees it: the tests that find it, and its named ports.
@@ -105,6 +110,7 @@ impl RuleSet {
             port_names: BTreeSet::new(),
             patterns: BTreeMap::new(),
             rows: BTreeMap::new(),
+            verdicts: 0,
         };
         for policy in policies {
             set.list(policy, &mut number);
@@ -167,6 +173,12 @@ impl RuleSet {
         self.release(&Pattern::default(), ink);
     }
 
+    /// What it takes of the kernel's tables: a row for each identity and one for everybody else, and
+    /// the verdicts of their columns.
+    pub(crate) fn weight(&self) -> Room {
+        Room { peers: self.rows.len() + 1, ports: self.verdicts, ..Room::default() }
+    }
+
     fn pattern(&self, other: OtherEnd<'_>) -> Pattern {
         let asked = |port: &&NamedPort| self.port_names.contains(&port.name);
         Pattern {
@@ -182,8 +194,9 @@ impl RuleSet {
             return painted.column;
         }
         let canvas = self.paint(&pattern);
-        let column = ink.hold_column(&canvas, &self.rulings);
-        self.patterns.insert(pattern, Painted { column, rows: 1 });
+        let (column, verdicts) = ink.hold_column(&canvas, &self.rulings);
+        self.verdicts += verdicts;
+        self.patterns.insert(pattern, Painted { column, rows: 1, verdicts });
         column
     }
 
@@ -192,6 +205,7 @@ impl RuleSet {
         painted.rows -= 1;
         if painted.rows == 0 {
             ink.release_column(painted.column);
+            self.verdicts -= painted.verdicts;
             self.patterns.remove(pattern);
         }
     }
@@ -248,8 +262,9 @@ pub(crate) struct Ruling {
 }
 
 impl Ink {
-    /// Holds the column that a canvas shows, and writes it where it is new.
-    fn hold_column(&mut self, canvas: &Canvas<usize>, rulings: &[Ruling]) -> u32 {
+    /// Holds the column that a canvas shows, and writes it where it is new. Says how many entries it
+    /// has.
+    fn hold_column(&mut self, canvas: &Canvas<usize>, rulings: &[Ruling]) -> (u32, usize) {
         self.columns_made += 1;
         let numbered: BTreeMap<usize, u32> = canvas
             .dry()
@@ -271,7 +286,7 @@ impl Ink {
         for rule in numbered.into_values().filter(|_| !new) {
             self.rules.release(rule);
         }
-        number
+        (number, column.0.len())
     }
 
     fn write_column(&mut self, number: u32, column: &Column) {

@@ -152,6 +152,9 @@ pub struct RuleName {
     pub rule: Option<RulePlace>,
 }
 
+/// A pod's identity and what it is subject to, where a pod is there.
+type End = Option<(u32, IdentityEntry)>;
+
 /// All that the kernel needs to decide.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
@@ -228,7 +231,8 @@ impl Tables {
     }
 
     /// What becomes of traffic, by the lookups that the kernel does. An address that is no pod's is
-    /// only seen inside the network that the packet is in.
+    /// only seen inside the network that the packet is in; so is a pod of another tenant, as an
+    /// address and no more.
     pub fn explain(
         &self,
         from: NetAddr,
@@ -237,31 +241,36 @@ impl Tables {
         port: u16,
     ) -> Explanation {
         let (sender, receiver) = (self.endpoint(from), self.endpoint(to));
-        let tenant = match (sender, receiver) {
+        match (sender, receiver) {
             (None, None) => return Explanation::both(Decision::Unknown),
-            (Some((_, a)), Some((_, b))) if a.tenant != b.tenant => {
+            (Some((_, a)), Some((_, b))) if a.tenant != b.tenant && from.network != to.network => {
                 return Explanation::both(Decision::AnotherTenant);
             }
             (Some(_), None) | (None, Some(_)) if from.network != to.network => {
                 return Explanation::both(Decision::Unknown);
             }
-            (Some((_, entry)), _) | (None, Some((_, entry))) => entry.tenant,
+            _ => {}
+        }
+        let name_for = |tenant: u32, other: End, address: NetAddr| match other {
+            Some((number, entry)) if entry.tenant == tenant => number,
+            _ => self.identity_outside(tenant, address.ip),
         };
-        let identity = |end: Option<(u32, IdentityEntry)>, address: NetAddr| {
-            end.map_or_else(|| self.identity_outside(tenant, address.ip), |(number, _)| number)
-        };
-        let decide = |set: Option<u32>, other: u32| {
-            let decision =
-                set.map_or(Decision::NoPolicy, |set| self.decide(set, other, (protocol, port)));
+        let decide = |set: u32, other: u32| {
+            let decision = self.decide(set, other, (protocol, port));
             if from == to { decision.beyond_network_policy(Decision::Itself) } else { decision }
         };
+        let egress =
+            |(_, own): (u32, IdentityEntry)| decide(own.egress, name_for(own.tenant, receiver, to));
+        let ingress = |(_, own): (u32, IdentityEntry)| {
+            decide(own.ingress, name_for(own.tenant, sender, from))
+        };
         Explanation {
-            egress: decide(sender.map(|(_, entry)| entry.egress), identity(receiver, to)),
-            ingress: decide(receiver.map(|(_, entry)| entry.ingress), identity(sender, from)),
+            egress: sender.map_or(Decision::NoPolicy, egress),
+            ingress: receiver.map_or(Decision::NoPolicy, ingress),
         }
     }
 
-    fn endpoint(&self, address: NetAddr) -> Option<(u32, IdentityEntry)> {
+    fn endpoint(&self, address: NetAddr) -> End {
         let identity = *self.endpoints.get(&address)?;
         Some((identity, *self.identities.get(&identity)?))
     }

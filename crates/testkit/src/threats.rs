@@ -12,6 +12,7 @@ use atoll_abi::DropReason::{
 use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 
 use crate::forge::{self, Face, IP, Origin, datagram, fragment, packet, tcp};
+use crate::{PacketSocket, eventually};
 
 /// A row of the list.
 #[derive(Clone, Debug)]
@@ -22,6 +23,38 @@ pub struct Row {
     pub forged: Vec<(DropReason, Vec<u8>)>,
     /// What must arrive, before anything of the above is sent.
     pub honest: Vec<Vec<u8>>,
+}
+
+impl Row {
+    /// Plays it, and holds that it goes as it must: the honest frames arrive at the victim first, so
+    /// that what follows meets all the state there can be; of the forged ones each is counted, and
+    /// nobody hears any. `heard` listens at everybody who could, the victim first; `dropped` says how
+    /// many packets were dropped for a reason.
+    pub fn holds(
+        &self,
+        attacker: &PacketSocket,
+        heard: impl Fn() -> Vec<PacketSocket>,
+        dropped: impl Fn(DropReason) -> u64,
+    ) {
+        for frame in &self.honest {
+            let heard = heard();
+            attacker.send(frame).expect("an honest frame is sent");
+            let arrived = forge::arrived_of(&heard[0], [frame[12], frame[13]]);
+            assert_eq!(arrived[IP..], frame[IP..], "row {}", self.number);
+        }
+        let heard = heard();
+        for (place, (reason, frame)) in self.forged.iter().enumerate() {
+            let before = dropped(*reason);
+            attacker.send(frame).expect("a forged frame is sent");
+            eventually(&format!("row {}, frame {place} was {reason}", self.number), || {
+                (dropped(*reason) > before).then_some(())
+            });
+        }
+        for heard in heard {
+            let heard = heard.received().expect("a socket can be read");
+            assert_eq!(heard, Vec::<Vec<u8>>::new(), "row {}", self.number);
+        }
+    }
 }
 
 /// Who plays: an attacker, two pods of its network, one of another, and where the nodes are.

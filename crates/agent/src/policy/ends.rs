@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_model::compile::PlacedPort;
 use atoll_policy::{Interface, Pod};
-use atoll_types::{Label, NetworkId, NetworkName, PodRef};
+use atoll_types::{Label, NetAddr, NetworkId, NetworkName, PodRef};
 
 use super::SeenPod;
 use crate::seen::{Delta, PortKey};
@@ -67,6 +67,20 @@ impl Ends {
         let ends = ports.filter_map(|(network, key)| self.networks.get(network)?.get(key));
         let own = ends.filter(|end| end.uid == seen.uid);
         Pod { interfaces: own.map(|end| end.interface.clone()).collect(), ..seen.pod.clone() }
+    }
+
+    /// The pods of a namespace that have ports here.
+    pub(super) fn pods_in(&self, namespace: &str) -> impl Iterator<Item = &PodRef> {
+        let first = PodRef::new(namespace, "");
+        let from_here = self.of_pods.range(first..).map(|(pod, _)| pod);
+        from_here.take_while(move |pod| pod.namespace == namespace)
+    }
+
+    /// The addresses of a pod, whichever of those that had its name it is.
+    pub(super) fn addresses_of(&self, pod: &PodRef) -> BTreeSet<NetAddr> {
+        let ports = self.of_pods.get(pod).into_iter().flatten();
+        let ends = ports.filter_map(|(network, key)| self.networks.get(network)?.get(key));
+        ends.flat_map(|end| end.interface.addresses()).collect()
     }
 
     fn put(&mut self, network: NetworkId, key: &PortKey, port: &PlacedPort) -> Vec<PodRef> {

@@ -153,7 +153,12 @@ impl Node {
 
     /// Two tenants with a pod each at one address, whose namespaces, ports and nodes were listed.
     fn with_two_tenants() -> Node {
-        let mut node = Node::default();
+        Node::within(None)
+    }
+
+    /// The same for a kernel that has so much room.
+    fn within(room: Option<Room>) -> Node {
+        let mut node = Node { policies: Policies::within(room), ..Node::default() };
         let own = TENANTS.map(|(tenant, number)| {
             let joined = Joined { network: network(number), name: format!("{tenant}.default") };
             (port(tenant, number, "web", 5).0, joined)
@@ -171,7 +176,11 @@ impl Node {
 
     /// The same with everything listed, and one policy in the first tenant.
     fn complete() -> Node {
-        let mut node = Node::with_two_tenants();
+        Node::complete_within(None)
+    }
+
+    fn complete_within(room: Option<Room>) -> Node {
+        let mut node = Node::within(room);
         node.news(News::Cluster(Delta::All(BTreeMap::new())));
         for (tenant, _) in TENANTS {
             node.news(News::Pods(ward(tenant), Delta::All([pod("web"), pod("db")].into())));
@@ -330,4 +339,95 @@ fn what_comes_before_a_list_or_of_another_tenants_namespace_is_passed_over() {
     node.news(News::Policies(stolen, Delta::All([closed("globex")].into())));
     assert!(node.policies.compiler.tables().is_empty());
     assert!(!node.policies.is_complete());
+}
+
+/// An address of a pod of globex in acme's network, which is open to it.
+fn guest() -> NetAddr {
+    address(1, 9)
+}
+
+/// A node with acme's pods in an open network, in which globex has a pod elsewhere.
+fn with_guest() -> Node {
+    let mut node = Node::complete();
+    node.take(Change::OwnPorts(Delta::Gone(port("globex", 2, "web", 5).0)));
+    let (key, placed) = port("globex", 1, "guest", 9);
+    node.take(Change::NetworkPorts(network(1), Delta::Put(key, placed)));
+    node
+}
+
+fn identity(node: &Node, address: NetAddr) -> Option<u32> {
+    node.policies.compiler.tables().endpoints.get(&address).copied()
+}
+
+#[test]
+fn a_pod_of_a_tenant_that_is_not_here_is_known_by_its_address_and_no_more() {
+    let mut node = with_guest();
+    assert!(identity(&node, guest()).is_some());
+    assert!(!node.passes(guest(), address(1, 5)), "a policy is about the server");
+    assert!(node.publish());
+    node.news(News::Policies(ward("acme"), Delta::Gone("closed".into())));
+    assert!(node.passes(guest(), address(1, 5)));
+    assert!(node.publish());
+    let (key, _) = port("globex", 1, "guest", 9);
+    node.take(Change::NetworkPorts(network(1), Delta::Gone(key)));
+    assert_eq!(identity(&node, guest()), None);
+    assert!(node.publish());
+    assert_eq!(node.kernel.decided_anew, [network(1)].into(), "where it was, it is decided anew");
+}
+
+#[test]
+fn a_guest_whose_tenant_comes_to_the_node_is_unknown_until_its_pods_were_listed() {
+    let mut node = with_guest();
+    let joined = Joined { network: network(2), name: "globex.default".into() };
+    node.take(Change::OwnPorts(Delta::Put(port("globex", 2, "web", 5).0, joined)));
+    assert_eq!(identity(&node, guest()), None);
+    node.news(News::Pods(ward("globex"), Delta::All([pod("guest")].into())));
+    node.news(News::Policies(ward("globex"), Delta::All(BTreeMap::new())));
+    assert!(identity(&node, guest()).is_some());
+    node.take(Change::OwnPorts(Delta::Gone(port("globex", 2, "web", 5).0)));
+    assert!(identity(&node, guest()).is_some(), "it is a guest again");
+}
+
+#[test]
+fn a_pod_in_no_tenants_namespace_is_nobodys_guest() {
+    let mut node = with_guest();
+    node.take(Change::Namespaces(Delta::Put(ward("globex").1, Tenancy::Nobody.into())));
+    assert_eq!(identity(&node, guest()), None);
+    node.take(Change::Namespaces(Delta::Put(ward("globex").1, namespace("globex"))));
+    assert!(identity(&node, guest()).is_some());
+}
+
+#[test]
+fn a_policy_that_has_no_room_is_told_when_it_begins_and_when_it_is_over() {
+    let room = Room { endpoints: 100, outside: 100, identities: 100, peers: 3, ports: 100 };
+    let mut node = Node::complete_within(Some(room));
+    assert_eq!(node.policies.untold(), []);
+    let (tenant, namespace) = ward("acme");
+    let open = json!({ "metadata": { "namespace": namespace, "name": "open" },
+                       "spec": { "podSelector": {}, "ingress": [{ "from": [{ "podSelector": {} }] }] } });
+    let open = read_network_policy(&tenant, &serde_json::from_value(open).unwrap());
+    node.news(News::Policies(ward("acme"), Delta::Put("open".into(), Box::new(open))));
+    let told = node.policies.untold();
+    let [held] = &told[..] else { panic!("one policy is held: {told:?}") };
+    let key = PolicyKey::namespaced(tenant, &namespace, "open");
+    assert_eq!(held.subject, held::Subject::Policy(key));
+    let complaint = held.complaint.as_deref().unwrap();
+    assert!(complaint.starts_with("spec: the tenant would need 3 rows"), "{complaint}");
+    assert_eq!(node.policies.untold(), [], "once is enough for a while");
+    node.news(News::Policies(ward("acme"), Delta::Gone("open".into())));
+    let over = node.policies.untold();
+    assert_eq!((over.len(), &over[0].complaint), (1, &None));
+}
+
+#[test]
+fn a_node_whose_tables_cannot_be_written_says_so_until_they_are() {
+    let mut node = Node::complete();
+    node.kernel.refuses = true;
+    assert!(!node.publish() && !node.publish());
+    let told = node.policies.untold();
+    assert_eq!((told.len(), &told[0].subject), (1, &held::Subject::Node));
+    assert_eq!(told[0].complaint.as_deref(), Some("told to fail"));
+    node.kernel.refuses = false;
+    assert!(node.publish());
+    assert_eq!(node.policies.untold()[0].complaint, None);
 }

@@ -200,7 +200,13 @@ impl<K: Kernel, F> Reconciler<K, F> {
     fn no_port(&self, request: &AttachmentRequest) -> CniError {
         let pod = &request.pod;
         let has_ports = self.ports_for(&attachment(request)).is_some();
-        let message = if has_ports {
+        let policies = self.attendants.policies.as_ref();
+        let message = if has_ports && policies.is_some_and(|policies| policies.has_no_room(pod)) {
+            format!(
+                "pod {pod} has no room: its tenant has as many entries of policy on this node as it \
+                 leaves to others; fewer distinct labels and narrower rules need fewer"
+            )
+        } else if has_ports {
             format!("the policies for pod {pod} are not in place yet; the agent's log tells more")
         } else if self.complete {
             format!(

@@ -28,14 +28,14 @@ impl World {
             tenants: BTreeMap::new(),
             compiler: Compiler::new(),
             policies: Vec::new(),
-            cluster_policies: list(Api::all(client.clone()), "cluster network policies").await?,
+            cluster_policies: all(Api::all(client.clone()), "cluster network policies").await?,
         };
-        let namespaces: Vec<Namespace> = list(Api::all(client.clone()), "namespaces").await?;
+        let namespaces: Vec<Namespace> = all(Api::all(client.clone()), "namespaces").await?;
         for namespace in namespaces {
             world.add_namespace(&namespace);
         }
         let policies: Vec<NetworkPolicy> =
-            list(Api::all(client.clone()), "network policies").await?;
+            all(Api::all(client.clone()), "network policies").await?;
         for policy in policies {
             world.add_policy(policy);
         }
@@ -47,7 +47,7 @@ impl World {
 
     /// Reads the pods of these tenants, too.
     pub(super) async fn with_pods(mut self, client: &Client, tenants: &[Label]) -> Result<World> {
-        let nodes: Vec<Node> = list(Api::all(client.clone()), "nodes").await?;
+        let nodes: Vec<Node> = all(Api::all(client.clone()), "nodes").await?;
         for node in nodes {
             self.compiler.apply(Event::Node(node.name_any(), Some(read_node(&node))));
         }
@@ -75,8 +75,8 @@ impl World {
     }
 
     async fn add_pods(&mut self, client: &Client, namespace: &str, tenant: &Label) -> Result<()> {
-        let pods: Vec<Pod> = list(Api::namespaced(client.clone(), namespace), "pods").await?;
-        let ports: Vec<Port> = list(Api::namespaced(client.clone(), namespace), "ports").await?;
+        let pods: Vec<Pod> = all(Api::namespaced(client.clone(), namespace), "pods").await?;
+        let ports: Vec<Port> = all(Api::namespaced(client.clone(), namespace), "ports").await?;
         let ports: Vec<PlacedPort> =
             ports.iter().filter_map(|port| PlacedPort::try_from(port).ok()).collect();
         for pod in pods {
@@ -96,10 +96,18 @@ fn interface(port: &PlacedPort) -> Option<Interface> {
     Some(Interface { network, id: port.network, ips: port.ips.iter().copied().collect() })
 }
 
-async fn list<K>(api: Api<K>, what: &str) -> Result<Vec<K>>
+/// Lists objects, or says which could not be.
+pub(super) async fn list<K>(api: Api<K>, selected: &ListParams, what: &str) -> Result<Vec<K>>
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    let listed = api.list(&ListParams::default()).await;
+    let listed = api.list(selected).await;
     Ok(listed.with_context(|| format!("cannot list {what}"))?.items)
+}
+
+async fn all<K>(api: Api<K>, what: &str) -> Result<Vec<K>>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    list(api, &ListParams::default(), what).await
 }

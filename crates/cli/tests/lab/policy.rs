@@ -3,6 +3,7 @@
 
 mod moments;
 mod stage;
+mod ways;
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use crate::fixture::{Lab, await_condition};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
-fn lab_with_both_tenants() -> Lab {
+pub(crate) fn lab_with_both_tenants() -> Lab {
     let lab = Lab::up(2);
     for name in TENANTS {
         lab.apply(&tenant(name)).good();
@@ -31,7 +31,7 @@ pub(crate) fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
 }
 
 /// In each tenant: `web` in both networks, `front` in the default one, `back` in `b`.
-fn apply_pods_of_both_networks(lab: &Lab) {
+pub(crate) fn apply_pods_of_both_networks(lab: &Lab) {
     for tenant in TENANTS {
         let extra = json!([{"network": "b", "ips": addresses("b", 5)}]).to_string();
         let mut both = nics("default", 5);

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use atoll_api::Network;
 use atoll_model::intent::role_of;
+use atoll_policy::ClusterNetworkPolicy;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error, Resource, ResourceExt, Result};
 use serde::Serialize;
@@ -101,6 +102,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: atoll-ad
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: atoll-admins}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-tiers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: atoll-tenant-policies}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: acme-users}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: test-acme, namespace: hand}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
@@ -163,17 +170,17 @@ impl Cluster {
 
     /// Policies are in force a moment after they were made.
     async fn in_force(&self, case: &str) {
-        let probe = json!({"metadata": {"name": format!("{case}-probe")},
+        let claim = json!({"metadata": {"name": format!("{case}-probe")},
                            "spec": {"holder": {"kind": "Port", "name": "nobody"}}});
-        let claims = self.all::<atoll_api::Claim>(Who::PortEditor);
-        let waiting = async {
-            let dry = PostParams { dry_run: true, ..PostParams::default() };
-            let probe = serde_json::from_value(probe).unwrap();
-            while claims.create(&dry, &probe).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("the policies come into force");
+        until_refused(&self.all::<atoll_api::Claim>(Who::PortEditor), claim).await;
+        let policy = tier(&format!("{case}-probe"), None);
+        until_refused(&self.tiers(Who::UserOf("acme")), policy).await;
+    }
+
+    /// Policies of administrators, which are sent as they are written.
+    pub(crate) fn tiers(&self, who: Who) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<ClusterNetworkPolicy>(&());
+        Api::all_with(self.client(&who.headers()), &kind)
     }
 
     pub(crate) async fn namespace(&self, name: &str, tenant: &str) {
@@ -204,6 +211,34 @@ impl Cluster {
             .collect();
         Client::try_from(config).unwrap()
     }
+}
+
+/// A policy of a tenant's administrators, or of the cluster's.
+pub(crate) fn tier(name: &str, tenant: Option<&str>) -> Value {
+    let labels = tenant.map(|tenant| json!({"atoll.dev/tenant": tenant})).unwrap_or(json!({}));
+    json!({"apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": "ClusterNetworkPolicy",
+           "metadata": {"name": name, "labels": labels},
+           "spec": {"tier": "Admin", "priority": 10, "subject": {"namespaces": {}}}})
+}
+
+/// Waits until the object may not be made any more. It never is.
+async fn until_refused<K>(api: &Api<K>, object: Value)
+where
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let object = serde_json::from_value(object).unwrap();
+    let waiting = async {
+        loop {
+            match api.create(&dry, &object).await {
+                Ok(_) => {}
+                Err(Error::Api(status)) if [403, 422].contains(&status.code) => return,
+                Err(error) => panic!("{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("the policies come into force");
 }
 
 fn kubectl(arguments: &[&str], input: &str) {

@@ -12,7 +12,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use cluster::{Cluster, Who, allowed, refused};
+use cluster::{Cluster, Who, allowed, refused, tier};
 
 fn network(name: &str) -> Value {
     let tenant = name.split('.').next();
@@ -182,6 +182,35 @@ async fn only_administrators_export_services_to_tenants() {
     let inside = cluster.inside::<Service>("hand", Who::Administrator);
     refused(cluster::create(&inside, service(to(Some("all")))).await, "namespaces of no tenant");
     cluster::remove(&namespaces, "export-infra").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn the_tiers_of_a_tenant_are_written_by_its_own_administrators_and_the_clusters_by_its() {
+    let cluster = Cluster::installed("tiers").await;
+    let (admin, alice) = (cluster.tiers(Who::Administrator), cluster.tiers(Who::UserOf("acme")));
+    let (own, all) = ("only by who has the verb manage", "only by who has the verb police");
+    allowed(cluster::create(&alice, tier("tiers-ours", Some("acme"))).await);
+    refused(cluster::create(&alice, tier("tiers-theirs", Some("globex"))).await, own);
+    refused(cluster::create(&alice, tier("tiers-theirs", Some("no.name"))).await, own);
+    for nobody in [None, Some("")] {
+        refused(cluster::create(&alice, tier("tiers-all", nobody)).await, all);
+    }
+    allowed(cluster::create(&admin, tier("tiers-all", None)).await);
+    allowed(cluster::create(&admin, tier("tiers-theirs", Some("globex"))).await);
+    let first = json!({"spec": {"priority": 0}});
+    allowed(cluster::patch(&alice, "tiers-ours", first.clone()).await);
+    refused(cluster::patch(&alice, "tiers-theirs", first.clone()).await, own);
+    refused(cluster::patch(&alice, "tiers-all", first).await, all);
+    refused(cluster::patch(&alice, "tiers-ours", label(None)).await, all);
+    refused(cluster::patch(&alice, "tiers-ours", label(Some("globex"))).await, own);
+    refused(cluster::patch(&alice, "tiers-theirs", label(Some("acme"))).await, own);
+    refused(cluster::patch(&alice, "tiers-all", label(Some("acme"))).await, all);
+    refused(alice.delete("tiers-theirs", &Default::default()).await.map(drop), own);
+    refused(alice.delete("tiers-all", &Default::default()).await.map(drop), all);
+    cluster::remove(&alice, "tiers-ours").await;
+    cluster::remove(&admin, "tiers-theirs").await;
+    cluster::remove(&admin, "tiers-all").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

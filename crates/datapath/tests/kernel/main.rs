@@ -20,6 +20,8 @@ mod policy;
 mod policy_evasion;
 mod policy_threats;
 mod port_scan;
+#[path = "../../../oracle/tests/random/mod.rs"]
+mod random;
 mod service_choice;
 mod service_doors;
 mod service_maps;

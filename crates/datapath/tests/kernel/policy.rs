@@ -1,26 +1,34 @@
 //! Every case of network policy, played by two tenants with equal names, labels and addresses at
 //! once, on the maps and the program of the real kernel: for every ordered pair of pods, port and
 //! protocol, the first packet passes where a plain reading of the API lets it, and nowhere else.
-//! The program is run by the kernel's own test run; nothing is sent.
+//! Beside the cases, a sample of random worlds. The program is run by the kernel's own test run;
+//! nothing is sent.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use atoll_oracle::cases::{cluster_policy_cases, generated_cases, netpol_cases, own_cases};
-use atoll_oracle::{Case, PORTS, PROTOCOLS, World, says};
+use atoll_oracle::{Case, PORTS, PROTOCOLS, Scene, World, says};
 use atoll_plan::{Endpoint, Place};
 use atoll_policy::Compiler;
 use atoll_types::{NetAddr, NetworkId};
 use aya::Ebpf;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::bridge::steps;
 use crate::fabric::{Fabric, Pod};
 use crate::forge::{datagram, icmp_of, packet, tcp};
+use crate::random;
 use crate::talk::Voice;
 use crate::verdicts::{REDIRECT, classifier, load, run};
 
 const TENANTS: [&str; 2] = ["blue", "green"];
+
+/// Where addresses begin that no scene uses.
+const SPARE: u8 = 100;
 
 /// How many addresses an interface has at most.
 const ADDRESSES: usize = 8;
@@ -34,17 +42,16 @@ struct Stage {
 }
 
 /// One packet, and whether it must pass.
-struct Cell {
+struct Packet {
     name: String,
     ifindex: u32,
     frame: Vec<u8>,
     passes: bool,
 }
 
-fn addresses(cases: &[Case]) -> BTreeMap<NetworkId, BTreeSet<IpAddr>> {
+fn addresses<'a>(scenes: impl Iterator<Item = &'a Scene>) -> BTreeMap<NetworkId, BTreeSet<IpAddr>> {
     let mut all: BTreeMap<NetworkId, BTreeSet<IpAddr>> = BTreeMap::new();
-    let worlds = cases.iter().flat_map(|case| &case.scenes).map(|scene| scene.played_by(&TENANTS));
-    for pod in worlds.flat_map(|world| world.pods) {
+    for pod in scenes.flat_map(|scene| scene.played_by(&TENANTS).pods) {
         for (_, address) in pod.addresses {
             all.entry(address.network).or_default().insert(address.ip);
         }
@@ -53,11 +60,12 @@ fn addresses(cases: &[Case]) -> BTreeMap<NetworkId, BTreeSet<IpAddr>> {
 }
 
 impl Stage {
-    fn for_cases(cases: &[Case]) -> Stage {
+    /// A stage on which these can be played.
+    fn for_scenes<'a>(scenes: impl Iterator<Item = &'a Scene>) -> Stage {
         let fabric = Fabric::of(1);
         let program = Arc::new(Mutex::new(fabric.nodes[0].run(|state| load(state))));
         let mut stage = Stage { fabric, program, pods: Vec::new(), seats: BTreeMap::new() };
-        for (network, ips) in addresses(cases) {
+        for (network, ips) in addresses(scenes) {
             let ips: Vec<IpAddr> = ips.into_iter().collect();
             ips.chunks(ADDRESSES).for_each(|ips| stage.seat(network, ips));
         }
@@ -66,7 +74,7 @@ impl Stage {
 
     /// An interface that has these addresses.
     fn seat(&mut self, network: NetworkId, ips: &[IpAddr]) {
-        let place = u8::try_from(self.pods.len()).unwrap();
+        let place = SPARE + u8::try_from(self.pods.len()).unwrap();
         let spare = Ipv4Addr::new(10, 99, 0, place).to_string();
         let pod = self.fabric.planned_pod(0, network, &spare);
         let node = &self.fabric.nodes[0];
@@ -87,7 +95,7 @@ impl Stage {
     }
 
     /// The first packet from one address to another.
-    fn cell(&self, world: &World, ends: (NetAddr, NetAddr), by: &str, port: u16) -> Cell {
+    fn cell(&self, world: &World, ends: (NetAddr, NetAddr), by: &str, port: u16) -> Packet {
         let (from, to) = ends;
         let (pod, ifindex) = &self.pods[self.seats[&from]];
         let ports = (40_000, port);
@@ -97,7 +105,7 @@ impl Stage {
             "SCTP" => (132, sctp_init(ports)),
             _ => (icmp_of(from.ip), echo_request(from.ip)),
         };
-        Cell {
+        Packet {
             name: format!("{from} > {to} {by} {port}"),
             ifindex: *ifindex,
             frame: packet(Voice { pod, ip: from.ip }, to.ip, protocol, &content),
@@ -106,7 +114,7 @@ impl Stage {
     }
 
     /// Every packet that a pod of the world may send to another of its network.
-    fn cells(&self, world: &World) -> Vec<Cell> {
+    fn cells(&self, world: &World) -> Vec<Packet> {
         let ends = ends(world);
         let pairs = ends.iter().flat_map(|from| ends.iter().map(move |to| (*from, *to)));
         let meeting = pairs.filter(|(from, to)| {
@@ -118,25 +126,25 @@ impl Stage {
         all.map(|(ends, (by, port))| self.cell(world, ends, by, port)).collect()
     }
 
-    /// Plays cases one after the other, each step by step, and compares after every step. Gives how
-    /// many packets passed and how many did not.
-    fn play(&self, cases: &[Case]) -> (usize, usize) {
+    /// Plays scenes one after the other, and compares after every step. Gives how many packets
+    /// passed and how many did not, or those of the first scene that fared otherwise than they must.
+    fn play(&self, scenes: &[Scene]) -> Result<(usize, usize), String> {
         let (mut passed, mut refused) = (0, 0);
-        for case in cases {
-            let mut compiler = Compiler::new();
-            let mut before = World::default();
-            for (position, scene) in case.scenes.iter().enumerate() {
-                let world = scene.played_by(&TENANTS);
-                self.program(&mut compiler, &before, &world, position == 0);
-                let cells = self.cells(&world);
-                let expected = cells.iter().filter(|cell| cell.passes).count();
-                (passed, refused) = (passed + expected, refused + cells.len() - expected);
-                let wrong = self.wrong(cells);
-                assert_eq!(wrong, Vec::<String>::new(), "{}, scene {position}", case.name);
-                before = world;
+        let mut compiler = Compiler::new();
+        let mut before = World::default();
+        for (position, scene) in scenes.iter().enumerate() {
+            let world = scene.played_by(&TENANTS);
+            self.program(&mut compiler, &before, &world, position == 0);
+            let cells = self.cells(&world);
+            let expected = cells.iter().filter(|cell| cell.passes).count();
+            (passed, refused) = (passed + expected, refused + cells.len() - expected);
+            let wrong = self.wrong(cells);
+            if !wrong.is_empty() {
+                return Err(format!("scene {position}: {}", wrong.join("\n")));
             }
+            before = world;
         }
-        (passed, refused)
+        Ok((passed, refused))
     }
 
     /// Brings the kernel from one world to the next: a first one whole, others change by change.
@@ -157,12 +165,12 @@ impl Stage {
     }
 
     /// The packets that did not fare as they must.
-    fn wrong(&self, cells: Vec<Cell>) -> Vec<String> {
+    fn wrong(&self, cells: Vec<Packet>) -> Vec<String> {
         let object = self.program.clone();
         self.fabric.nodes[0].run(move |_| {
             let mut object = object.lock().unwrap();
             let program = classifier(&mut object);
-            let judge = |cell: Cell| {
+            let judge = |cell: Packet| {
                 let passes = run(program, cell.ifindex, &cell.frame).0 == REDIRECT;
                 (passes != cell.passes).then(|| format!("{}: {passes}", cell.name))
             };
@@ -192,7 +200,13 @@ fn echo_request(of: IpAddr) -> Vec<u8> {
 
 /// Plays all, and holds that both answers were given many times.
 fn holds_on_the_kernel(cases: &[Case]) {
-    let (passed, refused) = Stage::for_cases(cases).play(cases);
+    let stage = Stage::for_scenes(cases.iter().flat_map(|case| &case.scenes));
+    let (mut passed, mut refused) = (0, 0);
+    for case in cases {
+        let played = stage.play(&case.scenes);
+        let (more, less) = played.unwrap_or_else(|wrong| panic!("{}, {wrong}", case.name));
+        (passed, refused) = (passed + more, refused + less);
+    }
     assert!(passed > 1000 && refused > 1000, "{passed} passed, {refused} did not");
 }
 
@@ -214,4 +228,44 @@ fn the_cases_of_cluster_network_policy_hold_on_the_kernel() {
 #[test]
 fn the_cases_of_atoll_hold_on_the_kernel() {
     holds_on_the_kernel(&own_cases());
+}
+
+/// How many random sequences of scenes are played.
+const SAMPLE: u32 = 40;
+
+/// A source of chance that begins where `$ATOLL_SEED` says, or anywhere.
+fn chance() -> (u64, TestRng) {
+    let told = std::env::var("ATOLL_SEED").ok();
+    let seed = told.map_or_else(rand_seed, |text| text.parse().expect("ATOLL_SEED is a number"));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    (seed, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+fn rand_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+#[test]
+fn a_sample_of_random_worlds_holds_on_the_kernel() {
+    let (seed, rng) = chance();
+    println!("ATOLL_SEED={seed}");
+    let config = Config { cases: SAMPLE, max_shrink_iters: 400, ..Config::default() };
+    let config = Config { failure_persistence: None, ..config };
+    let stage = Stage::for_scenes([random::everybody()].iter());
+    let told = Cell::new((0, 0));
+    let scenes = proptest::collection::vec(random::scene(), 1..=3);
+    let outcome = TestRunner::new_with_rng(config, rng).run(&scenes, |scenes| {
+        let (passed, refused) = stage.play(&scenes).map_err(TestCaseError::fail)?;
+        let (before, and) = told.get();
+        told.set((before + passed, and + refused));
+        Ok(())
+    });
+    if let Err(TestError::Fail(wrong, scenes)) = outcome {
+        let words: Vec<String> = scenes.iter().map(random::in_words).collect();
+        panic!("ATOLL_SEED={seed} fails, {wrong}\nwith scenes\n{}", words.join("then\n"));
+    }
+    outcome.unwrap();
+    let (passed, refused) = told.get();
+    assert!(passed > 1000 && refused > 1000, "{passed} passed, {refused} did not");
 }

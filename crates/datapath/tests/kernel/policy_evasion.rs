@@ -172,3 +172,42 @@ fn an_answer_of_a_refusing_service_goes_to_who_asked_and_to_nobody_else() {
         assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
     }
 }
+
+/// A question for the address of `a.`, as a resolver would be asked.
+const QUESTION: &[u8] = &[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
+
+/// Datagrams that could be a question, an answer, or one of many to a neighbour, and the beginning
+/// of a connection to a resolver.
+fn like_dns(from: Voice, to: IpAddr) -> Vec<Vec<u8>> {
+    let ports = [(40_000, 53), (53, 40_001), (53, 53), (5353, 5353), (40_002, 8080)];
+    let datagrams =
+        ports.map(|ports| forge::packet(from, to, UDP, &forge::datagram(ports, QUESTION)));
+    let opening = forge::packet(from, to, 6, &forge::tcp((40_003, 53), 0x02));
+    datagrams.into_iter().chain([opening]).collect()
+}
+
+#[test]
+fn what_looks_like_a_question_for_a_name_slips_past_no_policy() {
+    let scene = Scene::new();
+    let ways = [
+        ("Egress", "client", (0, DropReason::PolicyDeniedEgress)),
+        ("Ingress", "server", (1, DropReason::PolicyDeniedIngress)),
+    ];
+    for (direction, app, dropped) in ways {
+        scene.happens(closed(direction, app));
+        for (client, server) in scene.families() {
+            for frame in like_dns(client, server.ip) {
+                scene.is_dropped(client, server, &frame, dropped);
+            }
+        }
+        scene.happens(without_policy());
+        for (client, server) in scene.families() {
+            for frame in like_dns(client, server.ip) {
+                let heard = server.pod.packets();
+                client.pod.packets().send(&frame).unwrap();
+                let arrived = forge::arrived_of(&heard, [frame[12], frame[13]]);
+                assert_eq!(arrived[forge::IP..], frame[forge::IP..], "{direction}");
+            }
+        }
+    }
+}

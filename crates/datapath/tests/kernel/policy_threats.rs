@@ -11,7 +11,7 @@ use atoll_policy::{
     Compiler, Event, Interface, Labels, Pod as Facts, PolicyKey, read_network_policy,
 };
 use atoll_testkit::eventually;
-use atoll_types::{Label, PodRef};
+use atoll_types::{Label, NetAddr, PodRef};
 use serde_json::{Value, json};
 
 use crate::fabric::{Fabric, Pod, network};
@@ -88,12 +88,25 @@ impl Scene {
 
     /// Something happens, and both nodes get to know it.
     pub(crate) fn happens(&self, event: Event) {
+        self.is_written(event);
+        self.is_decided_anew();
+    }
+
+    /// Something happens, and the tables of both nodes say so; no connection is decided anew.
+    fn is_written(&self, event: Event) {
         let changes = self.compiler.lock().unwrap().apply(event);
         for node in &self.fabric.nodes {
             let changes = changes.clone();
             node.run(move |state| {
+                state.datapath.as_mut().unwrap().change_policy(&changes).unwrap();
+            });
+        }
+    }
+
+    fn is_decided_anew(&self) {
+        for node in &self.fabric.nodes {
+            node.run(|state| {
                 let datapath = state.datapath.as_mut().unwrap();
-                datapath.change_policy(&changes).unwrap();
                 datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
             });
         }
@@ -142,6 +155,20 @@ fn a_connection_that_a_changed_policy_no_longer_allows_ends_with_its_next_packet
         theirs.set_read_timeout(Some(LIMIT)).unwrap();
         theirs.read_exact(&mut [0; 4]).expect("what TCP sends again passes once it may");
     }
+}
+
+#[test]
+fn packets_of_a_connection_that_was_decided_ask_no_table_of_policy() {
+    let scene = Scene::new();
+    let [mut ours, mut theirs] = scene.connection();
+    assert!(passes(&mut ours, &mut theirs) && passes(&mut theirs, &mut ours));
+    scene.is_written(closed("Ingress", "server"));
+    let to = theirs.local_addr().unwrap();
+    assert!(connect(scene.client.v4(), 0, to, BRIEF).is_err(), "what is new is asked about");
+    assert!(passes(&mut ours, &mut theirs) && passes(&mut theirs, &mut ours));
+    scene.is_decided_anew();
+    theirs.set_read_timeout(Some(BRIEF)).unwrap();
+    assert!(!passes(&mut ours, &mut theirs));
 }
 
 #[test]
@@ -219,6 +246,99 @@ fn nobody_unknown_passes_where_a_rule_would_have_to_tell_who_it_is() {
     });
     assert!(!ping(scene.client.v4(), scene.server.ip.into(), BRIEF));
     assert!(scene.dropped(1, DropReason::PolicyUnknown) > 0);
+}
+
+impl Scene {
+    /// The server's node knows the server and what happened, and of the client no more than that.
+    fn server_alone(&self, events: impl IntoIterator<Item = Event>) {
+        let mut compiler = Compiler::new();
+        compiler.apply(Event::Namespace(tenant(), "shop".into(), Some(Labels::new())));
+        let server = Some(facts(&self.server, "server"));
+        compiler.apply(Event::Pod(tenant(), PodRef::new("shop", "server"), server));
+        events.into_iter().for_each(|event| drop(compiler.apply(event)));
+        self.fabric.nodes[1].run(move |state| {
+            let datapath = state.datapath.as_mut().unwrap();
+            datapath.replace_policy(compiler.tables()).unwrap();
+            datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_guest_passes_where_a_rule_names_its_address_and_is_told_from_somebody_unknown() {
+    let scene = Scene::new();
+    let from = |peer: Value| {
+        policy("server", json!({ "policyTypes": ["Ingress"], "ingress": [{ "from": [peer] }] }))
+    };
+    let block = || from(json!({ "ipBlock": { "cidr": format!("{}/32", scene.client.ip) } }));
+    let known = || {
+        let address = NetAddr::new(network(NETWORK), scene.client.ip.into());
+        Event::Guest("globex".parse().unwrap(), address, true)
+    };
+    let reaches = |within| ping(scene.client.v4(), scene.server.ip.into(), within);
+    scene.server_alone([block()]);
+    assert!(!reaches(BRIEF));
+    let unknown = scene.dropped(1, DropReason::PolicyUnknown);
+    assert!(unknown > 0);
+    scene.server_alone([block(), known()]);
+    assert!(reaches(LIMIT));
+    scene.server_alone([from(json!({ "podSelector": {} })), known()]);
+    assert!(!reaches(BRIEF));
+    assert_eq!(scene.dropped(1, DropReason::PolicyUnknown), unknown);
+    assert!(scene.dropped(1, DropReason::PolicyDeniedIngress) > 0);
+}
+
+/// A pinned map of rows, as anybody may write it.
+type Rows = aya::maps::HashMap<aya::maps::MapData, [u32; 2], u32>;
+
+fn rows(state: &crate::fabric::State) -> Rows {
+    let pin = state.config.bpf_root.join("v3/maps/policy_columns");
+    let map = aya::maps::MapData::from_pin(pin).unwrap();
+    aya::maps::Map::HashMap(map).try_into().unwrap()
+}
+
+/// Rows of sets that nobody has.
+fn junk() -> impl Iterator<Item = [u32; 2]> {
+    (0..).map(|number| [0x4000_0000, number])
+}
+
+#[test]
+fn when_a_map_is_full_what_was_in_force_stays_in_force() {
+    let scene = Scene::new();
+    let only_80 = json!([{ "ports": [{ "protocol": "UDP", "port": 80 }] }]);
+    scene.happens(policy("server", json!({ "policyTypes": ["Ingress"], "ingress": only_80 })));
+    let (asker, open, shut) =
+        (udp(scene.client.v4(), 0), udp(scene.server.v4(), 80), udp(scene.server.v4(), 81));
+    [&open, &shut].iter().for_each(|socket| socket.set_read_timeout(Some(BRIEF)).unwrap());
+    let is_heard = |socket: &std::net::UdpSocket| {
+        let port = socket.local_addr().unwrap().port();
+        asker.send_to(b"?", (scene.server.ip, port)).unwrap();
+        socket.recv_from(&mut [0]).is_ok()
+    };
+    assert!(is_heard(&open) && !is_heard(&shut));
+    let (changes, tables) = {
+        let mut compiler = scene.compiler.lock().unwrap();
+        (compiler.apply(closed("Ingress", "server")), compiler.tables().clone())
+    };
+    let written = changes.clone();
+    scene.fabric.nodes[1].run(move |state| {
+        let mut rows = rows(state);
+        junk().try_for_each(|key| rows.insert(key, 0, 0)).unwrap_err();
+        let datapath = state.datapath.as_mut().unwrap();
+        let changed = datapath.change_policy(&written).unwrap_err().to_string();
+        let replaced = datapath.replace_policy(&tables).unwrap_err().to_string();
+        assert!([changed, replaced].iter().all(|error| error.contains("policy_columns")));
+        datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
+    });
+    assert!(is_heard(&open) && !is_heard(&shut));
+    scene.fabric.nodes[1].run(move |state| {
+        let mut rows = rows(state);
+        junk().take(100).for_each(|key| rows.remove(&key).unwrap());
+        let datapath = state.datapath.as_mut().unwrap();
+        datapath.change_policy(&changes).unwrap();
+        datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
+    });
+    assert!(!is_heard(&open) && !is_heard(&shut), "what waited is in force once there is room");
 }
 
 #[test]

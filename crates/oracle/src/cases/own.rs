@@ -1,10 +1,10 @@
-//! What only Atoll has to answer: several networks of one pod, tiers inside a tenant, and pods that
-//! no selector may find.
+//! What only Atoll has to answer: several networks of one pod, networks that are open to several
+//! tenants, tiers inside a tenant, and pods that no selector may find.
 
 use serde_json::json;
 
 use super::{egress, ingress, ns, pod};
-use crate::scene::{Case, Scene};
+use crate::scene::{Case, OPEN, Scene};
 
 /// The whole list.
 pub fn own_cases() -> Vec<Case> {
@@ -19,6 +19,8 @@ pub fn own_cases() -> Vec<Case> {
         blocks_inside_blocks(),
         a_named_port_has_another_number_in_each_pod(),
         no_types_named(),
+        open_to_all(),
+        open_to_blocks(),
     ]
 }
 
@@ -198,4 +200,40 @@ fn no_types_named() -> Case {
     .then(|s| s.policy("x", "p", json!({ "podSelector": pod("a"), "egress": rules })))
     .fails(&["x/b > x/a", "x/a > x/c"])
     .passes(&["x/a > x/b"])
+}
+
+/// Pods `x/a` and `x/b` also in a network that is open to every tenant.
+fn open_network() -> Scene {
+    Scene::nine_pods().address("x", "a", "open", OPEN, "10.200.0.1").address(
+        "x",
+        "b",
+        "open",
+        OPEN,
+        "10.200.0.2",
+    )
+}
+
+fn open_to_all() -> Case {
+    let same = ingress(json!({}), json!([{ "from": [{ "podSelector": {} }] }]));
+    let named = ingress(json!({}), json!([{ "ports": [{ "port": "serve-81-tcp" }] }]));
+    Case::new("no selector finds pods of another tenant in an open network", open_network())
+        .passes(&["10.200.1.1@1000 > 10.200.0.1@1000", "10.200.0.2@1000 > 10.200.0.1@1000"])
+        .then(|s| s.policy("x", "p", same))
+        .passes(&["10.200.0.2@1000 > 10.200.0.1@1000", "10.200.1.2@1000 > 10.200.1.1@1000"])
+        .fails(&["10.200.1.2@1000 > 10.200.0.1@1000", "10.200.0.2@1000 > 10.200.1.1@1000"])
+        .then(|s| s.policy("x", "p", named))
+        .passes(&["10.200.1.1@1000 > 10.200.0.1@1000 TCP 81"])
+        .fails(&["10.200.1.1@1000 > 10.200.0.1@1000"])
+}
+
+fn open_to_blocks() -> Case {
+    let block = |cidr: &str| json!([{ "from": [{ "ipBlock": { "cidr": cidr } }] }]);
+    let (theirs, one) = (block("10.200.1.0/24"), block("10.200.0.2/32"));
+    Case::new("a block finds pods of another tenant in an open network", open_network())
+        .then(|s| s.policy("x", "p", ingress(json!({}), theirs)))
+        .passes(&["10.200.1.1@1000 > 10.200.0.1@1000", "10.200.1.2@1000 > 10.200.1.1@1000"])
+        .fails(&["10.200.0.2@1000 > 10.200.0.1@1000", "10.200.0.1@1000 > 10.200.1.1@1000"])
+        .then(|s| s.policy("x", "p", ingress(json!({}), one)))
+        .passes(&["10.200.0.2@1000 > 10.200.0.1@1000", "10.200.0.2@1000 > 10.200.1.1@1000"])
+        .fails(&["10.200.1.1@1000 > 10.200.0.1@1000"])
 }

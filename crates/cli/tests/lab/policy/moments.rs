@@ -31,12 +31,12 @@ fn await_answer(lab: &Lab, pod: &str, to: &str, answered: bool) {
 }
 
 /// A flow of datagrams from a pod.
-fn flow(lab: &Lab, pod: &str, to: &str) -> std::process::Child {
+pub(super) fn flow(lab: &Lab, pod: &str, to: &str) -> std::process::Child {
     let flow = ["atoll", "toolbox", "flow", "--udp", to, "--rate", "500", "--seconds", "10"];
     lab.exec_command(pod, &flow).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-fn tally(flow: std::process::Child) -> Value {
+pub(super) fn tally(flow: std::process::Child) -> Value {
     let output = flow.wait_with_output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
