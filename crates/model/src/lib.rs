@@ -18,7 +18,7 @@ mod world;
 
 pub use atoll_vpc::Moment;
 
-pub use action::{Action, Decision, Key, Target, Tone};
+pub use action::{Action, Decision, Key, Seat, Target, Tone};
 pub use conditions::Verdict;
 pub use port_change::{Binding, Filling, PortChange};
 pub use world::{Addresses, Now, Settings, Tally, Touched, World};
