@@ -37,6 +37,7 @@ pub(crate) struct UninstallArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Remove our objects and their definitions too: tenants, networks, subnets, ports, claims,
+    /// pools of addresses,
     /// and the roles of tenants. Namespaces and what is in them stay.
     #[arg(long)]
     purge: bool,
