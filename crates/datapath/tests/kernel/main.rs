@@ -11,6 +11,7 @@ mod doors;
 mod fabric;
 mod fragments;
 mod gateway;
+mod held;
 mod isolation;
 mod lifecycle;
 mod overlay;
