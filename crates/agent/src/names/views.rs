@@ -190,6 +190,7 @@ impl Views {
             | Change::Exports(_)
             | Change::Targets(..)
             | Change::Policy(_)
+            | Change::Held(..)
             | Change::Probed(_) => {}
         }
     }

@@ -14,12 +14,12 @@ spec: {cidrs: [172.30.0.200/30]}
 apiVersion: v1
 kind: Service
 metadata: {name: edge, namespace: acme}
-spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: LoadBalancer, selector: {app.kubernetes.io/name: toolbox}, ports: [{port: 80, targetPort: 8080}]}
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: edge, namespace: globex}
-spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: LoadBalancer, selector: {app.kubernetes.io/name: toolbox}, ports: [{port: 80, targetPort: 8080}]}
 ";
 
 impl Lab {
@@ -57,7 +57,9 @@ impl Lab {
     }
 
     fn mac(&self, node: &str) -> String {
-        self.node(node, &["cat", "/sys/class/net/eth0/address"]).good().trim().to_owned()
+        let link = self.node(node, &["ip", "-o", "link", "show", "eth0"]).good();
+        let mut words = link.split_whitespace().skip_while(|word| *word != "link/ether");
+        words.nth(1).unwrap().to_owned()
     }
 }
 
@@ -74,6 +76,10 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
     let first = lab.holder(&ip, |_| true);
     await_condition(|| lab.has_address(&first, &ip)).expect("its node has it");
     await_condition(|| lab.is_found_at(&ip, &first)).expect("the outside finds it there");
+    let at = format!("{ip}:80");
+    let (own, other) = (format!("{at} from acme/db"), format!("{at} from globex/db"));
+    await_condition(|| lab.connect("acme/db", "tcp", &at).ok).expect(&own);
+    assert!(!lab.connect("globex/db", "tcp", &at).ok, "{other}");
     let agent = lab.agent_pid(&first).unwrap();
     signal(agent, "-STOP");
     let second = lab.holder(&ip, |node| node != first);
