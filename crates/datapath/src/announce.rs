@@ -83,7 +83,7 @@ fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let bytes = parts.concat();
     let words = bytes
         .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |it| u32::from(*it)));
+        .map(|pair| (u32::from(pair[0]) << 8) | pair.get(1).map_or(0, |it| u32::from(*it)));
     let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);

@@ -119,13 +119,9 @@ impl Remains {
 }
 
 fn with_causes(error: &DatapathError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text.push_str(&format!(": {deeper}"));
-        cause = deeper.source();
-    }
-    text
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let texts = std::iter::once(error.to_string()).chain(causes.map(ToString::to_string));
+    texts.collect::<Vec<_>>().join(": ")
 }
 
 /// A step of a plan that could not be done.

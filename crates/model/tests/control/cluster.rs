@@ -243,6 +243,31 @@ impl Cluster {
                     None => drop(annotations.remove(marks::VIP)),
                 }
             }),
+            Action::TellBalancer(..) | Action::Seat(..) | Action::SetPoolStatus(..) => {
+                self.tell_of_outside(action)
+            }
+            Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
+                let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
+                tenant.status = Some((**status).clone());
+            }),
+            Action::SetNetworkStatus(target, status) => self.guarded(target, |object| {
+                let Object::Network(network) = object else { panic!("{object:?} is no network") };
+                network.status = Some((**status).clone());
+            }),
+            Action::SetSubnetStatus(target, status) => self.guarded(target, |object| {
+                let Object::Subnet(subnet) = object else { panic!("{object:?} is no subnet") };
+                subnet.status = Some((**status).clone());
+            }),
+            Action::Say(target, _, _, message) => {
+                self.said.push((target.key.clone(), message.clone()));
+                Outcome::Done(Vec::new())
+            }
+        }
+    }
+
+    /// Writes down what concerns addresses of the outside.
+    fn tell_of_outside(&mut self, action: &Action) -> Outcome {
+        match action {
             Action::TellBalancer(target, ips) => self.guarded(target, |object| {
                 let Object::Service(service) = object else { panic!("{object:?} is no service") };
                 let ingress = ips.iter().map(|ip| core::LoadBalancerIngress {
@@ -262,22 +287,7 @@ impl Cluster {
                 let Object::Pool(pool) = object else { panic!("{object:?} is no pool") };
                 pool.status = Some((**status).clone());
             }),
-            Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
-                let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
-                tenant.status = Some((**status).clone());
-            }),
-            Action::SetNetworkStatus(target, status) => self.guarded(target, |object| {
-                let Object::Network(network) = object else { panic!("{object:?} is no network") };
-                network.status = Some((**status).clone());
-            }),
-            Action::SetSubnetStatus(target, status) => self.guarded(target, |object| {
-                let Object::Subnet(subnet) = object else { panic!("{object:?} is no subnet") };
-                subnet.status = Some((**status).clone());
-            }),
-            Action::Say(target, _, _, message) => {
-                self.said.push((target.key.clone(), message.clone()));
-                Outcome::Done(Vec::new())
-            }
+            other => panic!("{other:?} does not concern the outside"),
         }
     }
 
