@@ -119,9 +119,13 @@ impl Remains {
 }
 
 fn with_causes(error: &DatapathError) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let texts = std::iter::once(error.to_string()).chain(causes.map(ToString::to_string));
-    texts.collect::<Vec<_>>().join(": ")
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        texts.push(deeper.to_string());
+        cause = deeper.source();
+    }
+    texts.join(": ")
 }
 
 /// A step of a plan that could not be done.
