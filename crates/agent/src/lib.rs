@@ -10,6 +10,7 @@ mod alone;
 mod attachments;
 mod config;
 mod directory;
+mod hold;
 mod infra;
 mod kernel;
 mod lanes;
@@ -75,7 +76,8 @@ pub async fn run(
     })
     .await?;
     tokio::select! {
-        ended = run_with(client, &config, datapath) => ended,
+        ended = run_with(client.clone(), &config, datapath) => ended,
+        ended = hold::keep(client.clone(), &config.node_name, underlay) => ended,
         () = shutdown => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use atoll_model::compile::{
     Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
 };
 use atoll_model::export::{Export, ServiceName, TargetSlice};
+use atoll_model::outside::Held;
 use atoll_plan::Resolver;
 use atoll_policy::Labels;
 use atoll_types::{Label, NetworkId, NetworkName};
@@ -68,6 +69,8 @@ pub(crate) enum Change {
     Policy(News),
     /// Pods of this node that the agent probes.
     Probed(Delta<PodName, Probed>),
+    /// Addresses of the outside that are for a network that is present here, by its object name.
+    Held(String, Delta<String, Held>),
 }
 
 impl Change {
@@ -85,6 +88,7 @@ impl Change {
             Change::Zones(_)
             | Change::Policy(_)
             | Change::Probed(_)
+            | Change::Held(..)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Fronts(..)
@@ -274,6 +278,7 @@ impl Seen {
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Fronts(..)
+            | Change::Held(..)
             | Change::Groups(..) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),

@@ -1,7 +1,8 @@
 //! The services of the networks on this node, kept true to what was seen.
 //!
-//! The rule of this file: the services of a network are programmed only once its ports, and the
-//! services and EndpointSlices of each of its namespaces, have been listed. Until then the kernel
+//! The rule of this file: the services of a network are programmed only once its ports, its
+//! addresses of the outside, and the services and EndpointSlices of each of its namespaces, have
+//! been listed. Until then the kernel
 //! keeps those it has: half a list would refuse connections that somebody is there to take.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use atoll_model::compile::{
     EndpointGroup, PlacedPort, ResolverFront, ServiceBook, ServiceComplaint, ServiceFront,
     ServiceName,
 };
+use atoll_model::outside::Held;
 use atoll_model::resolver::{DNS_NAME, dns_namespace};
 use atoll_plan::{Resolver, Service, ServiceKey};
 use atoll_types::NetworkId;
@@ -38,6 +40,7 @@ pub(crate) struct Services {
 struct Listed {
     id: NetworkId,
     ports: bool,
+    held: bool,
     namespaces: BTreeMap<String, Quarter>,
 }
 
@@ -49,7 +52,8 @@ struct Quarter {
 
 impl Listed {
     fn is_whole(&self) -> bool {
-        self.ports && self.namespaces.values().all(|quarter| quarter.services && quarter.slices)
+        let rest = self.ports && self.held;
+        rest && self.namespaces.values().all(|quarter| quarter.services && quarter.slices)
     }
 }
 
@@ -93,7 +97,8 @@ impl Services {
 
     fn begin(&mut self, name: &str, id: NetworkId, seen: &Seen) {
         let ports = seen.ports_of(id);
-        let listed = Listed { id, ports: ports.is_some(), namespaces: BTreeMap::new() };
+        let (ports_listed, namespaces) = (ports.is_some(), BTreeMap::new());
+        let listed = Listed { id, ports: ports_listed, held: false, namespaces };
         self.networks.insert(name.to_owned(), listed);
         for (key, port) in ports.into_iter().flatten() {
             self.book.put_port(name, key, Some(port));
@@ -160,6 +165,7 @@ impl Services {
             Change::Groups((network, namespace), delta) => {
                 self.absorb_groups(network, namespace, delta);
             }
+            Change::Held(network, delta) => self.absorb_held(network, delta),
             Change::Nodes(_)
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
@@ -241,6 +247,27 @@ impl Services {
                 self.book.put_slice(network, &key(name), Some(group.clone()));
             }
             Delta::Gone(name) if quarter.slices => self.book.put_slice(network, &key(name), None),
+            Delta::Put(..) | Delta::Gone(_) => {}
+        }
+    }
+
+    fn absorb_held(&mut self, network: &str, delta: &Delta<String, Held>) {
+        let Some(listed) = self.networks.get_mut(network) else { return };
+        match delta {
+            Delta::All(all) => {
+                listed.held = true;
+                let gone = self.book.claims_of(network).filter(|claim| !all.contains_key(*claim));
+                for claim in gone.cloned().collect::<Vec<_>>() {
+                    self.book.put_held(network, &claim, None);
+                }
+                for (claim, held) in all {
+                    self.book.put_held(network, claim, Some(held));
+                }
+            }
+            Delta::Put(claim, held) if listed.held => {
+                self.book.put_held(network, claim, Some(held));
+            }
+            Delta::Gone(claim) if listed.held => self.book.put_held(network, claim, None),
             Delta::Put(..) | Delta::Gone(_) => {}
         }
     }
@@ -352,6 +379,7 @@ impl Services {
 
 #[cfg(test)]
 mod tests {
+    use atoll_model::outside::Purpose;
     use atoll_types::{MacAddr, PodRef};
     use serde_json::json;
 
@@ -405,17 +433,25 @@ mod tests {
         }
     }
 
+    fn held() -> Held {
+        let (namespace, name) = ("shop".to_owned(), "web".to_owned());
+        let service = ServiceName { network: "acme.default".into(), namespace, name };
+        let address = [192, 0, 2, 5].into();
+        Held { address, node: "node2".into(), purpose: Purpose::LoadBalancer { service } }
+    }
+
     fn all<V>(name: &str, value: V) -> Delta<String, V> {
         Delta::All([(name.to_owned(), value)].into())
     }
 
     /// All that must be listed before services are programmed, in any order.
-    fn lists() -> [Change; 3] {
+    fn lists() -> [Change; 4] {
         let ports = [(("shop".to_owned(), "web-0".to_owned()), port())];
         [
             Change::NetworkPorts(id(), Delta::All(ports.into())),
             Change::Fronts(quarter("shop"), all("web", front())),
             Change::Groups(quarter("shop"), all("web-1", group("10.0.0.5"))),
+            Change::Held("acme.default".into(), all("outside.192.0.2.5", held())),
         ]
     }
 
@@ -427,7 +463,7 @@ mod tests {
 
     #[test]
     fn services_are_programmed_once_everything_of_their_network_was_listed() {
-        for missing in 0..3 {
+        for missing in 0..4 {
             let mut services = followed();
             let mut last = None;
             for (at, change) in lists().into_iter().enumerate() {
@@ -442,8 +478,8 @@ mod tests {
             let observed = kept.served().clone();
             assert_eq!(services.lend(&observed).0, observed, "the kernel keeps what it has");
             services.absorb(&last.unwrap());
-            assert_eq!(services.due().len(), 1);
-            assert_eq!(services.served().values().next().unwrap().backends.len(), 1);
+            assert_eq!(services.due().len(), 2, "at the cluster's address and at the outside's");
+            assert!(services.served().values().all(|service| service.backends.len() == 1));
         }
     }
 
@@ -451,6 +487,17 @@ mod tests {
         let mut services = followed();
         lists().iter().for_each(|change| services.absorb(change));
         services
+    }
+
+    #[test]
+    fn an_address_of_the_outside_is_served_inside_for_as_long_as_it_is_claimed() {
+        let mut services = lists_done();
+        assert_eq!(services.served().len(), 2);
+        services.absorb(&Change::Held("globex.default".into(), all("outside.192.0.2.6", held())));
+        assert_eq!(services.served().len(), 2, "of a network that is not here");
+        let gone = Delta::Gone("outside.192.0.2.5".to_owned());
+        services.absorb(&Change::Held("acme.default".into(), gone));
+        assert_eq!(services.served().len(), 1);
     }
 
     #[test]
@@ -466,9 +513,9 @@ mod tests {
     #[test]
     fn a_namespace_that_leaves_takes_its_services_along() {
         let mut services = lists_done();
-        assert_eq!(services.due().len(), 1);
+        assert_eq!(services.due().len(), 2);
         services.follow(&scope(&[]), &Seen::default());
-        assert_eq!(services.due().len(), 1);
+        assert_eq!(services.due().len(), 2);
         assert!(services.served().is_empty());
         lists().iter().for_each(|change| services.absorb(change));
         assert!(services.served().is_empty(), "late words of an earlier watch");
@@ -477,8 +524,9 @@ mod tests {
     #[test]
     fn people_are_told_once_everything_was_listed() {
         let mut services = followed();
-        let [ports, fronts, _] = lists();
+        let [ports, fronts, _, held] = lists();
         services.absorb(&fronts);
+        services.absorb(&held);
         let stranger = all("web-1", group("10.0.0.77"));
         services.absorb(&Change::Groups(quarter("shop"), stranger));
         assert_eq!(services.untold().len(), 0, "the ports may still come");

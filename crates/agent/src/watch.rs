@@ -9,10 +9,11 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{Network, Port, marks};
+use atoll_api::{Claim, Network, Port, marks};
 use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
+use atoll_model::outside::Held;
 use atoll_types::NetworkId;
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
@@ -41,6 +42,7 @@ pub(crate) struct Watches {
     source: Source,
     _always: [Watch; 7],
     networks: BTreeMap<NetworkId, Watch>,
+    held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
     slices: BTreeMap<Quarter, Watch>,
@@ -119,6 +121,7 @@ impl Watches {
             ],
             source,
             networks: BTreeMap::new(),
+            held: BTreeMap::new(),
             dns: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
@@ -134,6 +137,7 @@ impl Watches {
         let names = scope.networks.keys().cloned().collect();
         let quarters = scope.quarters();
         match_keys(&mut self.dns, &names, |name| self.source.dns(name));
+        match_keys(&mut self.held, &names, |name| self.source.held(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
@@ -176,6 +180,17 @@ impl Source {
             |network| Some((network.name_any(), network_dns(network))),
             Network::name_any,
             (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
+        ))
+    }
+
+    fn held(&self, network: &str) -> Watch {
+        let name = network.to_owned();
+        Watch::start(follow::<Claim, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.network={network}")),
+            |claim| Some((claim.name_any(), Held::read(claim)?)),
+            Claim::name_any,
+            (self.changes.clone(), move |delta| Change::Held(name.clone(), delta)),
         ))
     }
 

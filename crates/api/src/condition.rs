@@ -11,8 +11,10 @@ pub enum ConditionType {
     Ready,
     /// Every node that must know of the object has taken it.
     Programmed,
-    /// The tenant may have more of everything that it has a quota on.
+    /// There is more to be had: of everything that a tenant has a quota on, or of a pool.
     HasRoom,
+    /// The network's pods speak to the outside from the addresses that it names.
+    Egress,
 }
 
 /// Why a condition is as it is: one CamelCase word for machines.
@@ -65,6 +67,10 @@ pub enum Reason {
     Repaired,
     /// The pod's annotation cannot be parsed.
     RequestMalformed,
+    /// No pool gives the tenant such an address.
+    NoPool,
+    /// Every address of the tenant's pools is in use.
+    PoolExhausted,
     /// The tenant has as much as it may have.
     QuotaExceeded,
     /// Deletion waits for what is still inside.

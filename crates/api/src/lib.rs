@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one kind share their type")]
 
+mod address_pool;
 mod claim;
 mod cluster_network_policy;
 mod condition;
@@ -21,12 +22,13 @@ mod tenant;
 /// Labels and annotations on objects that are not ours.
 pub mod marks;
 
+pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
 pub use claim::{Claim, ClaimHolder, ClaimSpec};
 pub use cluster_network_policy::cluster_network_policy_crd;
 pub use condition::{ConditionType, Reason, condition};
 pub use network::{
-    DnsMode, DnsService, Network, NetworkDns, NetworkIsolation, NetworkNodes, NetworkPhase,
-    NetworkSpec, NetworkStatus,
+    DnsMode, DnsService, EgressMode, Network, NetworkDns, NetworkEgress, NetworkIsolation,
+    NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
 };
 pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
@@ -47,6 +49,7 @@ pub const FINALIZER: &str = "atoll.dev/cleanup";
 /// Every custom resource definition that Atoll needs, in the order in which to apply them.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all = vec![Tenant::crd(), Network::crd(), Subnet::crd(), Port::crd(), Claim::crd()];
+    all.push(AddressPool::crd());
     all.push(cluster_network_policy_crd());
     all
 }

@@ -35,6 +35,10 @@ pub const PROBES: &str = "atoll.dev/probes";
 /// family, with a comma between. The controller writes it; whoever writes it first asks for these.
 pub const VIP: &str = "atoll.dev/vip";
 
+/// What a service of type LoadBalancer may name as its class to get an address of an `AddressPool`.
+/// One that names no class gets one, too; one that names another is left to others.
+pub const LOAD_BALANCER_CLASS: &str = "atoll.dev/pool";
+
 /// Annotation of a policy: the networks whose interfaces it is about, as a JSON list of the names
 /// that the tenant gives them. Without it, a policy is about the whole pod.
 pub const POLICY_NETWORKS: &str = "atoll.dev/policy-networks";

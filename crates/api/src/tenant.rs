@@ -62,6 +62,10 @@ pub struct TenantQuota {
     /// VIPs: addresses of services, one of each family. Those that were there before the limit stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vips: Option<u32>,
+    /// Addresses of the outside: those of load balancers, and those that networks speak from. What
+    /// was there before the limit stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside_addresses: Option<u32>,
 }
 
 /// What a tenant's default network looks like.

@@ -5,7 +5,7 @@
 
 use atoll_api::{Claim, ClaimHolder, PortPhase, marks};
 use atoll_model::intent::{Kind, ObjectName, Thing};
-use atoll_model::{Action, Key, Target, Tone};
+use atoll_model::{Action, Key, Seat, Target, Tone};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::response::Status;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -59,6 +59,15 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
             let detached = json!({"phase": PortPhase::Allocated, "hostInterface": null});
             write_status(client, target, &detached).await
         }
+        Action::TellBalancer(target, ips) => {
+            let ingress: Vec<Value> =
+                ips.iter().map(|ip| json!({"ip": ip.to_string(), "ipMode": "VIP"})).collect();
+            write_status(client, target, &json!({"loadBalancer": {"ingress": ingress}})).await
+        }
+        Action::Seat(target, Seat { network, node }) => {
+            write(client, target, json!({"spec": {"network": network, "node": node}})).await
+        }
+        Action::SetPoolStatus(target, status) => write_status(client, target, status).await,
         Action::SetTenantStatus(target, status) => write_status(client, target, status).await,
         Action::SetNetworkStatus(target, status) => write_status(client, target, status).await,
         Action::SetSubnetStatus(target, status) => write_status(client, target, status).await,

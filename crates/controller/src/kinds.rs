@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use atoll_api::{Claim, Network, Port, Subnet, Tenant};
+use atoll_api::{AddressPool, Claim, Network, Port, Subnet, Tenant};
 use atoll_model::intent::{Kind, ObjectName, Seen};
 use atoll_model::{Key, Target};
-use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, ObjectReference, Pod, Service};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -54,6 +54,8 @@ known!(Subnet, |client, _| Api::all(client));
 known!(Claim, |client, _| Api::all(client));
 known!(Namespace, |client, _| Api::all(client));
 known!(ClusterRole, |client, _| Api::all(client));
+known!(AddressPool, |client, _| Api::all(client));
+known!(Node, |client, _| Api::all(client));
 known!(Port, |client, name| Api::namespaced(client, &name.namespace));
 known!(Pod, |client, name| Api::namespaced(client, &name.namespace));
 known!(Service, |client, name| Api::namespaced(client, &name.namespace));
@@ -96,6 +98,14 @@ macro_rules! with_kind {
             }
             atoll_model::intent::Kind::ClusterRole => {
                 type $known = k8s_openapi::api::rbac::v1::ClusterRole;
+                $body
+            }
+            atoll_model::intent::Kind::AddressPool => {
+                type $known = atoll_api::AddressPool;
+                $body
+            }
+            atoll_model::intent::Kind::Node => {
+                type $known = k8s_openapi::api::core::v1::Node;
                 $body
             }
         }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use atoll_api::{Claim, Network, Port, Subnet, Tenant, marks};
+use atoll_api::{AddressPool, Claim, Network, Port, Subnet, Tenant, marks};
 use atoll_model::intent::ObjectName;
 use futures::{StreamExt, pin_mut};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -32,6 +32,8 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
     tasks.spawn(follow(Api::<Pod>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<Service>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<ClusterRole>::all(client.clone()), of_tenants, desk.clone()));
+    tasks.spawn(follow(Api::<AddressPool>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<Node>::all(client.clone()), all(), desk.clone()));
 }
 
 async fn follow<K: Known>(api: Api<K>, config: watcher::Config, desk: Arc<Desk>) {

@@ -93,6 +93,9 @@ pub enum DatapathError {
         /// Why it failed.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// Addresses of the outside are not as they should be.
+    #[error("not every address of the outside is where it should be: {}", .0.list())]
+    NotHeld(Remains),
     /// Removal went on to the end and met these.
     #[error("{0}")]
     Remains(Remains),
@@ -104,17 +107,25 @@ pub struct Remains(pub Vec<DatapathError>);
 
 impl fmt::Display for Remains {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} things could not be removed", self.0.len())?;
-        for error in &self.0 {
-            write!(f, "; {error}")?;
-            let mut cause = error.source();
-            while let Some(deeper) = cause {
-                write!(f, ": {deeper}")?;
-                cause = deeper.source();
-            }
-        }
-        Ok(())
+        write!(f, "{} things could not be removed; {}", self.0.len(), self.list())
     }
+}
+
+impl Remains {
+    /// Every failure with its causes.
+    fn list(&self) -> String {
+        self.0.iter().map(with_causes).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn with_causes(error: &DatapathError) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        texts.push(deeper.to_string());
+        cause = deeper.source();
+    }
+    texts.join(": ")
 }
 
 /// A step of a plan that could not be done.

@@ -17,6 +17,7 @@ use aya::include_bytes_aligned;
 use aya::util::KernelVersion;
 use tokio::sync::mpsc::Receiver;
 
+mod announce;
 mod apply;
 mod clock;
 mod config;
@@ -24,6 +25,7 @@ mod connections;
 mod encode;
 mod error;
 mod events;
+mod held;
 mod interface;
 mod interfaces;
 mod leaving;
@@ -280,7 +282,24 @@ impl Datapath {
         plain_routes::set(&Netlink::open()?, routes).await
     }
 
-    /// Uninstalls: removes every link, route and device of ours in this network namespace and every pin
+    /// Makes the addresses of the outside that this node answers for exactly these, on the link that
+    /// has `underlay`; says which of them are new.
+    pub async fn hold(
+        underlay: IpAddr,
+        wanted: &BTreeSet<IpAddr>,
+    ) -> Result<BTreeSet<IpAddr>, DatapathError> {
+        held::set(&Netlink::open()?, underlay, wanted).await
+    }
+
+    /// Tells the neighbours of the link that has `underlay` that these addresses are here.
+    pub async fn announce(
+        underlay: IpAddr,
+        addresses: &BTreeSet<IpAddr>,
+    ) -> Result<(), DatapathError> {
+        held::announce(&Netlink::open()?, underlay, addresses).await
+    }
+
+    /// Uninstalls: removes every link, route, address and device of ours in this network namespace and every pin
     /// below `bpf_root`, going on after errors.
     pub async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
         remove::remove(bpf_root).await

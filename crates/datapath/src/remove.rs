@@ -1,4 +1,4 @@
-//! Uninstalling: every link, route and pin of ours, going on after errors and reporting all.
+//! Uninstalling: every link, route, address and pin of ours, going on after errors and reporting all.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::error::{DatapathError, Remains};
 use crate::netlink::{Link, Netlink};
 use crate::pins::Pins;
-use crate::{node_link, overlay, plain_routes};
+use crate::{held, node_link, overlay, plain_routes};
 
 /// Links go first: without its program, a link must not be there.
 pub(crate) async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
@@ -28,10 +28,13 @@ async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
         errors.extend(netlink.remove(link).await.err());
     }
     errors.extend(plain_routes::set(&netlink, &BTreeMap::new()).await.err());
+    for address in held::list(&netlink).await? {
+        errors.extend(held::remove(&netlink, address).await.err());
+    }
     Ok(errors)
 }
 
-/// The links, routes and directories of pins that [`remove`] would remove.
+/// The links, routes, addresses and directories of pins that [`remove`] would remove.
 pub(crate) async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError> {
     let netlink = Netlink::open()?;
     let links = netlink.links().await?;
@@ -39,5 +42,7 @@ pub(crate) async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError
     let pins = Pins::new(bpf_root).layouts()?.into_iter();
     let pins = pins.map(|dir| format!("pins in {}", dir.display()));
     let routes = plain_routes::list(&netlink).await?;
-    Ok(links.chain(pins).chain(routes.iter().map(plain_routes::told)).collect())
+    let addresses = held::list(&netlink).await?;
+    let routes = routes.iter().map(plain_routes::told);
+    Ok(links.chain(pins).chain(routes).chain(addresses.iter().map(held::told)).collect())
 }

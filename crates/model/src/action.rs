@@ -3,6 +3,8 @@
 //! The rule: every action can be done twice without harm, and every action that takes something
 //! away names the incarnation it means.
 
+use std::net::IpAddr;
+
 use atoll_api as api;
 use atoll_api::{ClaimHolder, Reason};
 use atoll_vpc::Moment;
@@ -51,6 +53,15 @@ impl Target {
         let key = Key::new(kind, meta.name.clone());
         Target { key, uid: meta.uid.clone(), revision: meta.revision }
     }
+}
+
+/// The place of an address of the outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// The object name of the network that it is for, where that is known.
+    pub network: Option<String>,
+    /// The node that answers for it, where one can.
+    pub node: Option<String>,
 }
 
 /// How an event is meant.
@@ -105,6 +116,13 @@ pub enum Action {
     TellPod(Target, String),
     /// Write a service's addresses into its annotation, or take that away.
     TellService(Target, Option<String>),
+    /// Write the addresses at which the outside knows a service into its status.
+    TellBalancer(Target, Vec<IpAddr>),
+    /// Write into a claim on an address of the outside which network it is for, and which node
+    /// answers for it.
+    Seat(Target, Seat),
+    /// Replace a pool's status.
+    SetPoolStatus(Target, Box<api::AddressPoolStatus>),
     /// Replace a tenant's status.
     SetTenantStatus(Target, Box<api::TenantStatus>),
     /// Replace a network's status.

@@ -10,6 +10,7 @@ mod decide;
 pub mod devices;
 pub mod export;
 pub mod intent;
+pub mod outside;
 mod port_change;
 pub mod probes;
 pub mod resolver;
@@ -17,7 +18,7 @@ mod world;
 
 pub use atoll_vpc::Moment;
 
-pub use action::{Action, Decision, Key, Target, Tone};
+pub use action::{Action, Decision, Key, Seat, Target, Tone};
 pub use conditions::Verdict;
 pub use port_change::{Binding, Filling, PortChange};
 pub use world::{Addresses, Now, Settings, Tally, Touched, World};

@@ -197,6 +197,7 @@ impl Views {
             | Change::Exports(_)
             | Change::Targets(..)
             | Change::Policy(_)
+            | Change::Held(..)
             | Change::Probed(_) => {}
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct UninstallArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Remove our objects and their definitions too: tenants, networks, subnets, ports, claims,
-    /// and the roles of tenants. Namespaces and what is in them stay.
+    /// pools of addresses and the roles of tenants. Namespaces and what is in them stay.
     #[arg(long)]
     purge: bool,
     /// Also while pods would lose their network; and also where no installation is found, to clean

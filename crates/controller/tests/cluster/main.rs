@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
 
 mod bad_input;
+mod balancers;
 mod device_status;
 mod kept;
 mod metrics;

@@ -20,7 +20,7 @@ impl World {
         }
         let Some(proof) = self.proof_of_loss(&claim, thing) else {
             self.stray_since.remove(name);
-            return Decision::nothing();
+            return thing.outside().map_or_else(Decision::nothing, |ip| self.seat(&claim, ip));
         };
         let since = *self.stray_since.entry(name.clone()).or_insert(now.moment);
         let due = since + self.settings.grace;
@@ -47,6 +47,7 @@ impl World {
                 lost.then(|| vec![self.confirm(Kind::Port, &port), self.confirm(Kind::Pod, &pod)])
             }
             Thing::Vip(vip) => self.proof_of_lost_vip(claim, vip),
+            Thing::Outside(ip) => self.proof_of_lost_outside(claim, *ip),
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
                 let right = Thing::Vpc(vpc.clone());

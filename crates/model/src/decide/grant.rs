@@ -222,7 +222,11 @@ impl World {
     ) -> Option<(ObjectName, IpAddr)> {
         let claimed = self.indexes.claims_of_port.of(asker.port).filter_map(|thing| match thing {
             Thing::Address(address) => Some(*address),
-            Thing::Vip(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
+            Thing::Vip(_)
+            | Thing::Outside(_)
+            | Thing::NetworkId(_)
+            | Thing::Block(_)
+            | Thing::Vpc(_) => None,
         });
         let proposed = self.numbers.proposals.get(asker.port).into_iter().flatten().copied();
         let mut standing = claimed

@@ -3,12 +3,15 @@
 //! The rule: a decision rests on the world alone. It gives the next wave of actions; when they are
 //! done and seen, the object is looked at again, until there is nothing to do.
 
+mod balancer;
 mod claim;
 mod dns;
+mod egress;
 mod flat;
 mod grant;
 mod keep;
 mod network;
+mod outside;
 mod pod;
 mod port;
 mod quota;

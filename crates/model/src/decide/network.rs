@@ -130,6 +130,10 @@ impl World {
         if !missing.is_empty() {
             return Decision::act(missing);
         }
+        let egress = self.egress_steps(network, plan, now);
+        if !egress.is_empty() {
+            return Decision::act(egress);
+        }
         self.open_network(network, plan, id, conflicts.first(), now)
     }
 
@@ -307,9 +311,10 @@ impl World {
             let message = "waits for its subnets to go".to_owned();
             return self.terminating(network, Reason::InProgress, message, now);
         }
-        let blocks = self.blocks_to_return(network);
-        if !blocks.is_empty() {
-            return Decision::act(blocks);
+        let mut returns = self.blocks_to_return(network);
+        returns.extend(self.egress_to_return(network, &[]));
+        if !returns.is_empty() {
+            return Decision::act(returns);
         }
         self.forget_block_proposal(network, now);
         self.give_up_number(network, &plan.vpc, now)
@@ -407,6 +412,7 @@ impl World {
         let standing = network.status.clone().unwrap_or_default();
         let (nodes, programmed) = self.nodes_of(network);
         let said = conditions(verdict, &network.meta, &standing.conditions, &now.time);
+        let said = self.with_egress(network, &said, now);
         let kind = ConditionType::Programmed;
         let plan = network.plan.as_ref().ok();
         let dns: Vec<String> = plan

@@ -117,6 +117,8 @@ impl World {
             Kind::ClusterRole => self.roles.get(name).map(|role| &role.meta),
             Kind::Service => self.services.get(name).map(|service| &service.meta),
             Kind::Namespace => self.namespaces.get(name).map(|namespace| &namespace.meta),
+            Kind::AddressPool => self.address_pools.get(name).map(|pool| &pool.meta),
+            Kind::Node => self.nodes.get(name).map(|node| &node.meta),
         };
         let target = known.map(|meta| Target::new(kind, meta));
         Action::Confirm(Key::new(kind, name.clone()), target)

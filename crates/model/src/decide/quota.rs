@@ -23,16 +23,17 @@ impl World {
     }
 
     /// A tenant's conditions with one that tells whether its quota leaves room, if it has one: for
-    /// its networks, ports and VIPs, of which it has so many.
+    /// its networks, ports and VIPs, of which it has so many, and for addresses of the outside.
     pub(super) fn with_room(
         &self,
         tenant: &Tenant,
-        has: [usize; 3],
+        has: [usize; 4],
         standing: &[Condition],
         now: &Time,
     ) -> Vec<Condition> {
-        let TenantQuota { networks, ports, vips } = tenant.quota;
-        let limits = [("networks", networks), ("ports", ports), ("VIPs", vips)];
+        let TenantQuota { networks, ports, vips, outside_addresses } = tenant.quota;
+        let outside = ("addresses of the outside", outside_addresses);
+        let limits = [("networks", networks), ("ports", ports), ("VIPs", vips), outside];
         if limits.iter().all(|(_, limit)| limit.is_none()) {
             let kind = ConditionType::HasRoom.to_string();
             return standing.iter().filter(|it| it.type_ != kind).cloned().collect();

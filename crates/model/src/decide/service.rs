@@ -46,20 +46,48 @@ impl World {
         let Some(service) = self.services.get(name).cloned() else { return Decision::nothing() };
         let before = self.stop_waiting(&Key::new(Kind::Service, name.clone()));
         let tenant = self.tenant_of_service(&service);
-        if !service.has_address || tenant.is_none() {
-            return self.take_vips_back(&service, now);
-        }
-        let Some(asker) = tenant.and_then(|tenant| self.asker(&service, &tenant)) else {
-            return Decision::nothing();
-        };
-        match self.next_vips(&service, &asker, now) {
-            Ok(decision) => decision,
+        match self.next_addresses(&service, tenant.as_ref(), now) {
+            Ok(decision) => {
+                self.said.remove(&Key::new(Kind::Service, name.clone()));
+                decision
+            }
             Err(complaint) => {
-                self.vips.drop_proposals(name, now.moment);
                 let target = Target::new(Kind::Service, &service.meta);
                 self.complain(target, complaint, before, &[], now)
             }
         }
+    }
+
+    /// The addresses inside come first, then those that the outside knows.
+    fn next_addresses(
+        &mut self,
+        service: &Service,
+        tenant: Option<&Label>,
+        now: &Now,
+    ) -> Result<Decision, Complaint> {
+        let name = &service.meta.name;
+        let vips = self.decide_vips(service, tenant, now);
+        let vips = vips.inspect_err(|_| self.vips.drop_proposals(name, now.moment))?;
+        if !vips.actions.is_empty() {
+            return Ok(vips);
+        }
+        let balancer = self.next_balancer(service, tenant, now);
+        balancer.inspect_err(|_| self.outsides.drop_proposals(name, now.moment))
+    }
+
+    fn decide_vips(
+        &mut self,
+        service: &Service,
+        tenant: Option<&Label>,
+        now: &Now,
+    ) -> Result<Decision, Complaint> {
+        if !service.has_address || tenant.is_none() {
+            return Ok(self.take_vips_back(service, now));
+        }
+        let Some(asker) = tenant.and_then(|tenant| self.asker(service, tenant)) else {
+            return Ok(Decision::nothing());
+        };
+        self.next_vips(service, &asker, now)
     }
 
     /// The tenant whose namespace a service is in.
@@ -98,7 +126,6 @@ impl World {
         let tell = (!known).then(|| Action::TellService(target(), Some(text)));
         if missing.is_empty() {
             self.vips.drop_proposals(asker.name, now.moment);
-            self.said.remove(&Key::new(Kind::Service, asker.name.clone()));
         }
         Ok(Decision::act(claims.chain(tell)))
     }
@@ -175,7 +202,8 @@ impl World {
         self.vips.drop_proposals(&service.meta.name, now.moment);
         let holder = holder_of_service(&service.meta.name, &service.meta.uid);
         let things = self.indexes.claims_of_service.of(&service.meta.name);
-        let mine = things.filter(|it| self.claim_on(it).is_some_and(|it| it.holder == holder));
+        let vips = things.filter(|it| it.vip().is_some());
+        let mine = vips.filter(|it| self.claim_on(it).is_some_and(|it| it.holder == holder));
         let mine: Vec<&Thing> = mine.collect();
         let told = mine.iter().filter_map(|it| it.vip()).any(|vip| service.has(vip.ip));
         let target = Target::new(Kind::Service, &service.meta);

@@ -135,6 +135,7 @@ impl World {
         let ports = self.indexes.seats_of_tenant.of(&tenant.meta.name.name).len();
         let service = self.service_ranges(tenant);
         let vips = self.vips_of(tenant);
+        let has = [networks, ports, vips, self.outsides_of(&tenant.meta.name.name)];
         let ready = conditions(verdict, &tenant.meta, &standing.conditions, &now.time);
         let status = api::TenantStatus {
             phase,
@@ -144,7 +145,7 @@ impl World {
             vips: i32::try_from(vips).unwrap_or(i32::MAX),
             service_cidrs: service.iter().map(ToString::to_string).collect(),
             isolation: Some(self.isolation(tenant)),
-            conditions: self.with_room(tenant, [networks, ports, vips], &ready, &now.time),
+            conditions: self.with_room(tenant, has, &ready, &now.time),
         };
         if tenant.status.as_ref() == Some(&status) {
             return Decision::nothing();
@@ -162,6 +163,7 @@ fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpe
         cidrs: own.cidrs.clone(),
         isolation: own.isolation,
         dns: own.dns.clone(),
+        egress: None,
     }
 }
 

@@ -8,6 +8,7 @@ use atoll_types::NetworkName;
 use atoll_vpc::Moment;
 
 use crate::action::{Action, Decision, Key, Target};
+use crate::conditions::Verdict;
 use crate::intent::{Kind, Malformed, ObjectName, Thing};
 use crate::world::{Now, World};
 
@@ -67,6 +68,11 @@ impl Complaint {
     pub(super) fn waiting_for_port(self, port: &ObjectName) -> Self {
         let wait = Wait { port: Some(port.clone()), ..Wait::default() };
         Complaint { wait: Box::new(wait), ..self }
+    }
+
+    /// The same as a verdict.
+    pub(super) fn into_verdict(self) -> Verdict {
+        Verdict::not_ready(self.reason, self.message)
     }
 
     /// Even if nothing happens, the matter is looked at again at `moment`.
@@ -139,7 +145,11 @@ impl World {
         let things = self.indexes.claims_of_port.of(&name);
         let unused = things.filter(|thing| match thing {
             Thing::Address(address) => port.is_none_or(|port| !port.has(*address)),
-            Thing::Vip(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => false,
+            Thing::Vip(_)
+            | Thing::Outside(_)
+            | Thing::NetworkId(_)
+            | Thing::Block(_)
+            | Thing::Vpc(_) => false,
         });
         let mine = unused.filter(|it| self.claim_on(it).is_some_and(|it| it.holder == *holder));
         mine.map(|thing| self.give_back(thing.clone(), holder)).collect()

@@ -19,6 +19,10 @@ pub struct Claim {
     pub thing: Option<Thing>,
     /// Who holds it.
     pub holder: ClaimHolder,
+    /// Of an address of the outside: the network that it is for.
+    pub network: Option<String>,
+    /// Of an address of the outside: the node that answers for it.
+    pub node: Option<String>,
 }
 
 /// What can be held once. Its text is the claim's name.
@@ -28,6 +32,8 @@ pub enum Thing {
     Address(NetAddr),
     /// An address of a tenant's services, held by a service.
     Vip(Vip),
+    /// An address of the outside, held by a service or a network.
+    Outside(IpAddr),
     /// A network id, held by a VPC.
     NetworkId(NetworkId),
     /// A block of the range that flat networks share, held by a network.
@@ -72,7 +78,7 @@ pub fn holder_of_vpc(vpc: &Vpc) -> ClaimHolder {
     ClaimHolder { kind: VPC.into(), namespace: None, name: vpc.to_string(), uid: None }
 }
 
-/// The holder of blocks: one incarnation of a network.
+/// The holder of blocks and of addresses for egress: one incarnation of a network.
 pub fn holder_of_block(network: &ObjectName, uid: &str) -> ClaimHolder {
     ClaimHolder {
         kind: NETWORK.into(),
@@ -114,7 +120,7 @@ impl Claim {
         Vpc::parse(&self.holder.name)
     }
 
-    /// The network that holds a block, and its incarnation.
+    /// The network that holds a block or an address of the outside, and its incarnation.
     pub fn network_holder(&self) -> Option<(ObjectName, &str)> {
         let uid = self.holder.uid.as_deref()?;
         (self.holder.kind == NETWORK).then(|| (ObjectName::cluster(&self.holder.name), uid))
@@ -132,7 +138,13 @@ impl Claim {
 impl From<&api::Claim> for Claim {
     fn from(claim: &api::Claim) -> Self {
         let meta = Meta::from(&claim.metadata);
-        Claim { thing: Thing::parse(&meta.name.name), meta, holder: claim.spec.holder.clone() }
+        Claim {
+            thing: Thing::parse(&meta.name.name),
+            meta,
+            holder: claim.spec.holder.clone(),
+            network: claim.spec.network.clone(),
+            node: claim.spec.node.clone(),
+        }
     }
 }
 
@@ -141,6 +153,7 @@ impl Thing {
         let (kind, rest) = name.split_once('.')?;
         match kind {
             "address" => parse_address(rest).map(Thing::Address),
+            "outside" => parse_ip(rest).map(Thing::Outside),
             "vip" => parse_vip(rest).map(Thing::Vip),
             "network-id" => {
                 Some(Thing::NetworkId(NetworkId::try_from(rest.parse::<u32>().ok()?).ok()?))
@@ -155,13 +168,29 @@ impl Thing {
     pub(crate) fn vip(&self) -> Option<&Vip> {
         match self {
             Thing::Vip(vip) => Some(vip),
-            Thing::Address(_) | Thing::NetworkId(_) | Thing::Block(_) | Thing::Vpc(_) => None,
+            Thing::Address(_)
+            | Thing::Outside(_)
+            | Thing::NetworkId(_)
+            | Thing::Block(_)
+            | Thing::Vpc(_) => None,
+        }
+    }
+
+    /// The address of the outside that this is.
+    pub(crate) fn outside(&self) -> Option<IpAddr> {
+        match self {
+            Thing::Outside(ip) => Some(*ip),
+            Thing::Address(_)
+            | Thing::Vip(_)
+            | Thing::NetworkId(_)
+            | Thing::Block(_)
+            | Thing::Vpc(_) => None,
         }
     }
 
     /// The claim that `holder` makes on this.
     pub fn claimed_by(&self, holder: ClaimHolder) -> api::Claim {
-        api::Claim::new(&self.to_string(), api::ClaimSpec { holder })
+        api::Claim::new(&self.to_string(), api::ClaimSpec { holder, ..api::ClaimSpec::default() })
     }
 }
 
@@ -172,6 +201,7 @@ impl fmt::Display for Thing {
                 write!(f, "address.{network}.{}", dotted_or_dashed(*ip))
             }
             Thing::Vip(Vip { tenant, ip }) => write!(f, "vip.{tenant}.{}", dotted_or_dashed(*ip)),
+            Thing::Outside(ip) => write!(f, "outside.{}", dotted_or_dashed(*ip)),
             Thing::NetworkId(id) => write!(f, "network-id.{id}"),
             Thing::Block(block) => {
                 write!(f, "block.{}-{}", dashed(block.first()), block.prefix_len())
@@ -235,6 +265,8 @@ mod tests {
             (address("fd00::5"), "address.1.fd00-0-0-0-0-0-0-5"),
             (vip("198.18.0.5"), "vip.acme.198.18.0.5"),
             (vip("fd18::5"), "vip.acme.fd18-0-0-0-0-0-0-5"),
+            (Thing::Outside("192.0.2.5".parse().unwrap()), "outside.192.0.2.5"),
+            (Thing::Outside("2001:db8::5".parse().unwrap()), "outside.2001-db8-0-0-0-0-0-5"),
             (Thing::NetworkId(NetworkId::MAX), "network-id.16777215"),
             (Thing::Vpc(vpc), "vpc.acme.vpc-1"),
             (Thing::Vpc(Vpc::Open), "vpc.flat"),
@@ -259,6 +291,7 @@ mod tests {
             "block.1",
             "vip.acme",
             "vip.acme.ten",
+            "outside.ten",
         ] {
             assert_eq!(Thing::parse(name), None, "{name}");
         }

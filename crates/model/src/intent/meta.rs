@@ -26,6 +26,10 @@ pub enum Kind {
     Service,
     /// `ClusterRole`
     ClusterRole,
+    /// `AddressPool`
+    AddressPool,
+    /// `Node`
+    Node,
 }
 
 /// An object's name, with its namespace where it has one.

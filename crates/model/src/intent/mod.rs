@@ -9,7 +9,9 @@ mod meta;
 mod namespace;
 mod network;
 mod nic;
+mod node;
 mod pod;
+mod pool;
 mod port;
 mod role;
 mod service;
@@ -25,10 +27,12 @@ pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
 pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
+pub use node::Node;
 pub use pod::Pod;
+pub use pool::AddressPool;
 pub use port::{Bound, Port, PortPlan};
 pub use role::{Role, role_name, role_of, tenant_of_role};
-pub use service::Service;
+pub use service::{Balancer, Service};
 pub use subnet::{Subnet, SubnetPlan};
 pub use template::{Template, TemplateError};
 pub use tenant::Tenant;
@@ -71,6 +75,10 @@ pub enum Seen {
     Service(Service),
     /// A role.
     ClusterRole(Role),
+    /// A pool of addresses of the outside.
+    AddressPool(AddressPool),
+    /// A node.
+    Node(Node),
 }
 
 impl Seen {
@@ -86,6 +94,8 @@ impl Seen {
             Seen::Pod(pod) => &pod.meta,
             Seen::Service(service) => &service.meta,
             Seen::ClusterRole(role) => &role.meta,
+            Seen::AddressPool(pool) => &pool.meta,
+            Seen::Node(node) => &node.meta,
         }
     }
 }

@@ -32,6 +32,9 @@ pub struct NetworkPlan {
     pub cidrs: Vec<Cidr>,
     /// Who answers its names, and what they may ask outside.
     pub dns: DnsPlan,
+    /// The addresses that its pods speak to the outside from, at most one of each family; none
+    /// where they do not, or speak as their nodes.
+    pub egress: Vec<IpAddr>,
 }
 
 /// Who answers the names of a network.
@@ -201,7 +204,8 @@ impl NetworkPlan {
         let type_ = NetworkType::parse(&spec.type_);
         let vpc = vpc(&name, &type_, spec)?;
         let dns = DnsPlan::parse(spec.dns.as_ref())?;
-        Ok(NetworkPlan { type_, vpc, cidrs: cidrs(spec)?, dns, name })
+        let egress = egress(spec.egress.as_ref())?;
+        Ok(NetworkPlan { type_, vpc, cidrs: cidrs(spec)?, dns, egress, name })
     }
 
     /// Who reaches the network.
@@ -237,6 +241,26 @@ impl NetworkType {
             _ => NetworkType::Other(text.to_owned()),
         }
     }
+}
+
+fn egress(spec: Option<&api::NetworkEgress>) -> Result<Vec<IpAddr>, Malformed> {
+    let Some(spec) = spec.filter(|spec| spec.mode == api::EgressMode::Address) else {
+        return Ok(Vec::new());
+    };
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for (position, text) in spec.addresses.iter().enumerate() {
+        let wrong = |what: String| {
+            let message = format!("spec.egress.addresses[{position}]: {what}");
+            Malformed::new(Reason::RequestMalformed, message)
+        };
+        let ip: IpAddr = text.parse().map_err(|_| wrong(format!("{text:?} is no IP address")))?;
+        let ip = ip.to_canonical();
+        if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
+            return Err(wrong(format!("{ip} is a second one of its family; name one of each")));
+        }
+        addresses.push(ip);
+    }
+    Ok(addresses)
 }
 
 fn cidrs(spec: &api::NetworkSpec) -> Result<Vec<Cidr>, Malformed> {

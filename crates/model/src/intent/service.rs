@@ -19,6 +19,19 @@ pub struct Service {
     pub vips: Result<Vec<IpAddr>, Malformed>,
     /// The annotation as it is written.
     pub annotation: Option<String>,
+    /// What it wants of the outside, where it is a load balancer of ours.
+    pub balancer: Option<Balancer>,
+    /// At which addresses or names its status says that the outside knows it.
+    pub ingress: Vec<String>,
+}
+
+/// A service that wants to be known outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balancer {
+    /// The address that it asks for by name.
+    pub asked: Result<Option<IpAddr>, Malformed>,
+    /// Whether it wants an address of IPv4, and one of IPv6.
+    pub families: (bool, bool),
 }
 
 impl From<&core::Service> for Service {
@@ -32,8 +45,40 @@ impl From<&core::Service> for Service {
             has_address: !is_name && !is_headless,
             vips: parse(annotation.as_deref().unwrap_or_default()),
             annotation,
+            balancer: spec.and_then(balancer),
+            ingress: ingress(service.status.as_ref()),
         }
     }
+}
+
+/// A service that names the class of somebody else is left to them.
+fn balancer(spec: &core::ServiceSpec) -> Option<Balancer> {
+    let class = spec.load_balancer_class.as_deref();
+    if spec.type_.as_deref() != Some("LoadBalancer")
+        || class.is_some_and(|class| class != marks::LOAD_BALANCER_CLASS)
+    {
+        return None;
+    }
+    let named = spec.load_balancer_ip.as_deref().filter(|text| !text.is_empty());
+    let families = spec.ip_families.clone().unwrap_or_default();
+    let wants = |family: &str| families.iter().any(|one| one == family);
+    Some(Balancer {
+        asked: named.map(asked).transpose(),
+        families: (families.is_empty() || wants("IPv4"), wants("IPv6")),
+    })
+}
+
+fn ingress(status: Option<&core::ServiceStatus>) -> Vec<String> {
+    let ingress = status.and_then(|status| status.load_balancer.as_ref()?.ingress.clone());
+    ingress.into_iter().flatten().filter_map(|one| one.ip.or(one.hostname)).collect()
+}
+
+fn asked(text: &str) -> Result<IpAddr, Malformed> {
+    let ip = text.parse::<IpAddr>().map(|ip| ip.to_canonical());
+    ip.map_err(|_| {
+        let message = format!("spec.loadBalancerIP: {text:?} is no IP address; name one, or none");
+        Malformed::new(Reason::RequestMalformed, message)
+    })
 }
 
 impl Service {
@@ -91,6 +136,28 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn a_load_balancer_is_ours_unless_it_names_another_class() {
+        let balancer = |spec: serde_json::Value| {
+            let service = serde_json::json!({"spec": spec});
+            Service::from(&serde_json::from_value::<core::Service>(service).unwrap()).balancer
+        };
+        let plain = balancer(serde_json::json!({"type": "LoadBalancer"})).unwrap();
+        assert_eq!((plain.asked, plain.families), (Ok(None), (true, false)));
+        let ours = serde_json::json!({"type": "LoadBalancer", "loadBalancerClass": "atoll.dev/pool",
+            "ipFamilies": ["IPv6", "IPv4"], "loadBalancerIP": "2001:db8::5"});
+        let ours = balancer(ours).unwrap();
+        assert_eq!(ours.asked, Ok(Some("2001:db8::5".parse().unwrap())));
+        assert_eq!(ours.families, (true, true));
+        let theirs =
+            serde_json::json!({"type": "LoadBalancer", "loadBalancerClass": "example.org/x"});
+        assert_eq!(balancer(theirs), None);
+        assert_eq!(balancer(serde_json::json!({"type": "NodePort"})), None);
+        let wrong = serde_json::json!({"type": "LoadBalancer", "loadBalancerIP": "here"});
+        let message = balancer(wrong).unwrap().asked.unwrap_err().message;
+        assert!(message.starts_with("spec.loadBalancerIP: \"here\" is no IP address"), "{message}");
     }
 
     #[test]

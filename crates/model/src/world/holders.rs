@@ -102,7 +102,8 @@ impl Item for Claim {
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
-        self.holder == earlier.holder
+        let words = |claim: &Claim| (claim.holder.clone(), claim.node.clone());
+        words(self) == words(earlier)
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -115,6 +116,7 @@ impl Item for Claim {
                 touched.extend(service.map(|service| Key::new(Kind::Service, service)));
                 world.touch_tenant(vip.tenant.as_str(), touched);
             }
+            Thing::Outside(_) => world.touch_around_outside(self, touched),
             Thing::NetworkId(_) => {
                 self.vpc_holder().iter().for_each(|vpc| world.touch_vpc(vpc, touched));
             }
@@ -136,6 +138,7 @@ impl Claim {
                 world.take_address(*address);
             }
             Thing::Vip(vip) => world.vips.claim(vip),
+            Thing::Outside(ip) => world.outsides.claim(*ip, &self.holder),
             Thing::NetworkId(id) => {
                 world.numbers.ids.take(*id);
                 if let Some(vpc) = self.vpc_holder() {
@@ -162,6 +165,7 @@ impl Claim {
                 world.free_address(*address, until);
             }
             Thing::Vip(vip) => world.vips.release(vip, until),
+            Thing::Outside(ip) => world.outsides.release(*ip, &self.holder, until),
             Thing::NetworkId(id) => {
                 world.numbers.ids.free(*id, until);
                 if let Some(vpc) = self.vpc_holder() {

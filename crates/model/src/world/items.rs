@@ -6,7 +6,8 @@ use atoll_vpc::Moment;
 use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::intent::{
-    Claim, Kind, Meta, Namespace, Network, Pod, Port, Role, Service, Subnet, Tenant,
+    AddressPool, Claim, Kind, Meta, Namespace, Network, Node, Pod, Port, Role, Service, Subnet,
+    Tenant,
 };
 
 macro_rules! has_meta {
@@ -19,7 +20,7 @@ macro_rules! has_meta {
     )*};
 }
 
-has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role);
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role, AddressPool, Node);
 
 impl Item for Tenant {
     const KIND: Kind = Kind::Tenant;
@@ -97,6 +98,7 @@ impl Item for Network {
             let indexes = &mut world.indexes;
             indexes.networks_of_tenant.add(plan.name.tenant.to_string(), name.clone());
             indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
+            world.outsides.ask(Key::new(Kind::Network, name.clone()), !plan.egress.is_empty());
         }
     }
 
@@ -106,6 +108,7 @@ impl Item for Network {
             world.indexes.networks_of_tenant.remove(&plan.name.tenant.to_string(), name);
             world.indexes.networks_of_vpc.remove(&plan.vpc, name);
         }
+        world.outsides.ask(Key::new(Kind::Network, self.meta.name.clone()), false);
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
@@ -213,21 +216,25 @@ impl Item for Service {
 
     fn link(&self, world: &mut World) {
         let name = self.meta.name.clone();
-        world.indexes.services_of_namespace.add(name.namespace.clone(), name);
+        world.indexes.services_of_namespace.add(name.namespace.clone(), name.clone());
+        world.outsides.ask(Key::new(Kind::Service, name), self.balancer.is_some());
     }
 
     fn unlink(&self, world: &mut World, now: Moment) {
         let name = &self.meta.name;
         world.indexes.services_of_namespace.remove(&name.namespace, name);
+        world.outsides.ask(Key::new(Kind::Service, name.clone()), false);
         if world.services.get(name).is_none_or(|after| after.meta.uid != self.meta.uid) {
             world.stop_waiting(&Key::new(Kind::Service, name.clone()));
             world.vips.drop_proposals(name, now);
+            world.outsides.drop_proposals(name, now);
         }
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
         let words = |it: &Service| (it.meta.uid.clone(), it.has_address, it.annotation.clone());
-        words(self) == words(earlier)
+        let outside = |it: &Service| (it.balancer.clone(), it.ingress.clone());
+        words(self) == words(earlier) && outside(self) == outside(earlier)
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -251,4 +258,49 @@ impl Item for Role {
     }
 
     fn touch(&self, _world: &World, _touched: &mut Touched) {}
+}
+
+impl Item for AddressPool {
+    const KIND: Kind = Kind::AddressPool;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.address_pools
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        let still = world.address_pools.items().flat_map(AddressPool::ranges);
+        let still: Vec<_> = still.copied().collect();
+        world.outsides.keep(&still);
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |pool: &AddressPool| (pool.ranges.clone(), pool.tenants.clone());
+        words(self) == words(earlier) && self.meta.deleting == earlier.meta.deleting
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        touched.extend(world.outsides.askers().cloned());
+    }
+}
+
+impl Item for Node {
+    const KIND: Kind = Kind::Node;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.nodes
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, _world: &mut World, _now: Moment) {}
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        self.can_hold == earlier.can_hold
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        world.touch_outside_claims(touched);
+    }
 }

@@ -10,6 +10,7 @@ mod hosts;
 mod indexes;
 mod items;
 mod numbers;
+mod outside;
 mod shelf;
 mod tally;
 mod touched;
@@ -24,13 +25,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
 use crate::intent::{
-    Claim, Kind, Namespace, Network, ObjectName, Pod, Port, Role, Seen, Service, Subnet, Template,
-    Tenant,
+    AddressPool, Claim, Kind, Namespace, Network, Node, ObjectName, Pod, Port, Role, Seen, Service,
+    Subnet, Template, Tenant,
 };
 
 pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
+pub(crate) use outside::Outsides;
 pub(crate) use shelf::{Change, HasMeta, Shelf};
 pub use tally::{Addresses, Tally};
 pub(crate) use vips::Vips;
@@ -94,9 +96,12 @@ pub struct World {
     pub(crate) pods: Shelf<Pod>,
     pub(crate) services: Shelf<Service>,
     pub(crate) roles: Shelf<Role>,
+    pub(crate) address_pools: Shelf<AddressPool>,
+    pub(crate) nodes: Shelf<Node>,
     pub(crate) indexes: Indexes,
     pub(crate) numbers: Numbers,
     pub(crate) vips: Vips,
+    pub(crate) outsides: Outsides,
     pub(crate) said: HashMap<Key, Said>,
     pub(crate) stray_since: HashMap<ObjectName, Moment>,
     pub(crate) idle_since: HashMap<ObjectName, Moment>,
@@ -132,6 +137,8 @@ impl World {
             Seen::Pod(pod) => self.put(pod, now),
             Seen::Service(service) => self.put(service, now),
             Seen::ClusterRole(role) => self.put(role, now),
+            Seen::AddressPool(pool) => self.put(pool, now),
+            Seen::Node(node) => self.put(node, now),
         }
     }
 
@@ -148,6 +155,8 @@ impl World {
             Kind::Pod => self.take_away::<Pod>(&key.name, away, now),
             Kind::Service => self.take_away::<Service>(&key.name, away, now),
             Kind::ClusterRole => self.take_away::<Role>(&key.name, away, now),
+            Kind::AddressPool => self.take_away::<AddressPool>(&key.name, away, now),
+            Kind::Node => self.take_away::<Node>(&key.name, away, now),
         }
     }
 
@@ -163,6 +172,8 @@ impl World {
             Kind::Pod => self.keep_only::<Pod>(listed, now),
             Kind::Service => self.keep_only::<Service>(listed, now),
             Kind::ClusterRole => self.keep_only::<Role>(listed, now),
+            Kind::AddressPool => self.keep_only::<AddressPool>(listed, now),
+            Kind::Node => self.keep_only::<Node>(listed, now),
         }
     }
 
@@ -186,7 +197,8 @@ impl World {
             Kind::Pod => self.decide_pod(&key.name, now),
             Kind::Service => self.decide_service(&key.name, now),
             Kind::ClusterRole => self.decide_role(&key.name),
-            Kind::Namespace => Decision::nothing(),
+            Kind::AddressPool => self.decide_pool(&key.name, now),
+            Kind::Namespace | Kind::Node => Decision::nothing(),
         }
     }
 

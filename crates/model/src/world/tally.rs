@@ -75,6 +75,8 @@ impl World {
             (Kind::Pod, self.pods.items().len()),
             (Kind::Service, self.services.items().len()),
             (Kind::ClusterRole, self.roles.items().len()),
+            (Kind::AddressPool, self.address_pools.items().len()),
+            (Kind::Node, self.nodes.items().len()),
         ]
     }
 }

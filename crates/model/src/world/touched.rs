@@ -126,6 +126,24 @@ impl World {
         touched.extend(things.map(claim_key));
     }
 
+    /// The claims on addresses of the outside: another node may have to answer for each.
+    pub(super) fn touch_outside_claims(&self, touched: &mut Touched) {
+        touched.extend(self.outsides.claimed().map(|ip| claim_key(&Thing::Outside(ip))));
+    }
+
+    /// An address of the outside was claimed or let go: its holder, the pools, which count anew, its
+    /// tenant, and the networks that would speak from it.
+    pub(super) fn touch_around_outside(&self, claim: &Claim, touched: &mut Touched) {
+        touched.extend(claim.service_holder().map(|(name, _)| Key::new(Kind::Service, name)));
+        touched.extend(claim.network_holder().map(|(name, _)| Key::new(Kind::Network, name)));
+        let pools = self.address_pools.names();
+        touched.extend(pools.map(|name| Key::new(Kind::AddressPool, name.clone())));
+        let tenant = self.tenant_of_holder(&claim.holder);
+        tenant.iter().for_each(|tenant| self.touch_tenant(tenant.as_str(), touched));
+        let askers = self.outsides.askers().filter(|key| key.kind == Kind::Network);
+        touched.extend(askers.cloned());
+    }
+
     pub(super) fn touch_claims_of_port(&self, port: &ObjectName, touched: &mut Touched) {
         let things = self.indexes.claims_of_port.of(port);
         touched.extend(things.map(claim_key));

@@ -24,6 +24,8 @@ pub(crate) enum Object {
     Pod(core::Pod),
     Service(core::Service),
     Role(ClusterRole),
+    Pool(api::AddressPool),
+    Node(core::Node),
 }
 
 impl Object {
@@ -38,6 +40,8 @@ impl Object {
             Object::Pod(_) => Kind::Pod,
             Object::Service(_) => Kind::Service,
             Object::Role(_) => Kind::ClusterRole,
+            Object::Pool(_) => Kind::AddressPool,
+            Object::Node(_) => Kind::Node,
         }
     }
 
@@ -52,6 +56,8 @@ impl Object {
             Object::Pod(object) => &object.metadata,
             Object::Service(object) => &object.metadata,
             Object::Role(object) => &object.metadata,
+            Object::Pool(object) => &object.metadata,
+            Object::Node(object) => &object.metadata,
         }
     }
 
@@ -66,6 +72,8 @@ impl Object {
             Object::Pod(object) => &mut object.metadata,
             Object::Service(object) => &mut object.metadata,
             Object::Role(object) => &mut object.metadata,
+            Object::Pool(object) => &mut object.metadata,
+            Object::Node(object) => &mut object.metadata,
         }
     }
 
@@ -89,6 +97,8 @@ impl Object {
             Object::Pod(object) => Seen::Pod(object.into()),
             Object::Service(object) => Seen::Service(object.into()),
             Object::Role(object) => Seen::ClusterRole(object.into()),
+            Object::Pool(object) => Seen::AddressPool(object.into()),
+            Object::Node(object) => Seen::Node(object.into()),
         }
     }
 
@@ -233,6 +243,9 @@ impl Cluster {
                     None => drop(annotations.remove(marks::VIP)),
                 }
             }),
+            Action::TellBalancer(..) | Action::Seat(..) | Action::SetPoolStatus(..) => {
+                self.tell_of_outside(action)
+            }
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
                 tenant.status = Some((**status).clone());
@@ -249,6 +262,32 @@ impl Cluster {
                 self.said.push((target.key.clone(), message.clone()));
                 Outcome::Done(Vec::new())
             }
+        }
+    }
+
+    /// Writes down what concerns addresses of the outside.
+    fn tell_of_outside(&mut self, action: &Action) -> Outcome {
+        match action {
+            Action::TellBalancer(target, ips) => self.guarded(target, |object| {
+                let Object::Service(service) = object else { panic!("{object:?} is no service") };
+                let ingress = ips.iter().map(|ip| core::LoadBalancerIngress {
+                    ip: Some(ip.to_string()),
+                    ..Default::default()
+                });
+                let ingress = Some(ingress.collect());
+                let status = service.status.get_or_insert_default();
+                status.load_balancer = Some(core::LoadBalancerStatus { ingress });
+            }),
+            Action::Seat(target, seat) => self.guarded(target, |object| {
+                let Object::Claim(claim) = object else { panic!("{object:?} is no claim") };
+                claim.spec.network = seat.network.clone();
+                claim.spec.node = seat.node.clone();
+            }),
+            Action::SetPoolStatus(target, status) => self.guarded(target, |object| {
+                let Object::Pool(pool) = object else { panic!("{object:?} is no pool") };
+                pool.status = Some((**status).clone());
+            }),
+            other => panic!("{other:?} does not concern the outside"),
         }
     }
 

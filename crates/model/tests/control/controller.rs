@@ -31,7 +31,7 @@ struct Batch {
 /// What a worker that took longer than this does not finish, as in the real controller.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) const KINDS: [Kind; 9] = [
+pub(crate) const KINDS: [Kind; 11] = [
     Kind::Tenant,
     Kind::Network,
     Kind::Subnet,
@@ -41,6 +41,8 @@ pub(crate) const KINDS: [Kind; 9] = [
     Kind::Pod,
     Kind::Service,
     Kind::ClusterRole,
+    Kind::AddressPool,
+    Kind::Node,
 ];
 
 impl Controller {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
 #![allow(clippy::large_enum_variant, clippy::result_large_err, reason = "a test has room")]
 
+mod balancers;
 mod cluster;
 mod controller;
 mod dns;

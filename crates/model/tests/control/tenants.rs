@@ -132,7 +132,7 @@ fn a_default_network_that_cannot_be_is_said_and_not_made() {
 fn limit(scene: &mut Scene, networks: Option<u32>, ports: Option<u32>) {
     scene.cluster.change(&key(Kind::Tenant, "acme"), |object| {
         let Object::Tenant(tenant) = object else { unreachable!() };
-        tenant.spec.quota = Some(api::TenantQuota { networks, ports, vips: None });
+        tenant.spec.quota = Some(api::TenantQuota { networks, ports, ..Default::default() });
     });
     scene.settle();
 }

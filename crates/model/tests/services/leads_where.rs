@@ -4,7 +4,7 @@ use atoll_model::compile::ServiceBook;
 use atoll_types::Protocol;
 use serde_json::json;
 
-use crate::stage::{News, book, by_hand, complaints, id, key, leads, pods, tcp, tell, web};
+use crate::stage::{News, book, by_hand, complaints, held, id, key, leads, pods, tcp, tell, web};
 
 const ACME: &str = "acme.default";
 const GLOBEX: &str = "globex.default";
@@ -54,6 +54,35 @@ fn the_networks_own_address_and_the_clusters_lead_to_the_same() {
     let by_vip = leads(&book, &tcp(1, "198.18.0.1", 80));
     assert_eq!(by_vip.as_ref().map(Vec::len), Some(2));
     assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)), by_vip);
+}
+
+#[test]
+fn the_address_of_a_load_balancer_leads_to_its_pods_in_its_own_network_while_it_is_claimed() {
+    let [first, second] = two_pods(ACME);
+    let slice = News::Slice(ACME, "web-1", pods(&["web-0", "web-1"]));
+    let mut thief = web();
+    thief["clusterIPs"] = json!(["10.96.0.10"]);
+    thief["externalIPs"] = json!(["192.0.2.5"]);
+    let mut book = told(&[
+        first,
+        second,
+        slice,
+        News::Service(ACME, "web", web()),
+        News::Service(ACME, "thief", thief),
+        News::Held(ACME, "192.0.2.5", "web"),
+    ]);
+    let inside = leads(&book, &tcp(1, "192.0.2.5", 80));
+    assert_eq!(inside, leads(&book, &tcp(1, "10.96.0.9", 80)));
+    assert_eq!(inside.map(|pods| pods.len()), Some(2));
+    assert_eq!(leads(&book, &tcp(2, "192.0.2.5", 80)), None, "it is nobody's in other networks");
+    assert!(complaints(&mut book).iter().any(|it| it.starts_with("thief: ")));
+    let others = held(GLOBEX, "192.0.2.6", "web");
+    book.put_held(ACME, "192.0.2.6", Some(&others));
+    assert_eq!(leads(&book, &tcp(1, "192.0.2.6", 80)), None, "what is for another network");
+    tell(&mut book, &News::NotHeld(ACME, "192.0.2.5"));
+    tell(&mut book, &News::NoService(ACME, "thief"));
+    assert_eq!(leads(&book, &tcp(1, "192.0.2.5", 80)), None);
+    assert!(leads(&book, &tcp(1, "10.96.0.9", 80)).is_some());
 }
 
 #[test]

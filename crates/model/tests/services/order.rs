@@ -29,6 +29,7 @@ fn any_slice() -> impl Strategy<Value = Value> {
 fn any_news() -> impl Strategy<Value = News> {
     let named = || (prop::sample::select(&NETWORKS[..]), prop::sample::select(&NAMES[..]));
     let ip = prop::sample::select(&["10.0.0.5", "10.0.0.6", "10.96.0.9"][..]);
+    let outside = || prop::sample::select(&["192.0.2.5", "10.0.0.5"][..]);
     let node = prop::option::of(prop::sample::select(&["node1", "node2"][..]));
     prop_oneof![
         (named(), node, ip).prop_map(|((net, name), node, ip)| News::Port(net, name, node, ip)),
@@ -37,6 +38,8 @@ fn any_news() -> impl Strategy<Value = News> {
         named().prop_map(|(net, name)| News::NoService(net, name)),
         (named(), any_slice()).prop_map(|((net, name), it)| News::Slice(net, name, it)),
         named().prop_map(|(net, name)| News::NoSlice(net, name)),
+        (named(), outside()).prop_map(|((net, name), ip)| News::Held(net, ip, name)),
+        (named(), outside()).prop_map(|((net, _), ip)| News::NotHeld(net, ip)),
     ]
 }
 
@@ -46,6 +49,7 @@ fn about(news: &News) -> (u8, &'static str, &'static str) {
         News::Port(net, name, ..) | News::NoPort(net, name) => (0, net, name),
         News::Service(net, name, _) | News::NoService(net, name) => (1, net, name),
         News::Slice(net, name, _) | News::NoSlice(net, name) => (2, net, name),
+        News::Held(net, ip, _) | News::NotHeld(net, ip) => (3, net, ip),
     }
 }
 

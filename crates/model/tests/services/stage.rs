@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront};
+use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront, ServiceName};
+use atoll_model::outside::{Held, Purpose};
 use atoll_plan::{Service, ServiceKey};
 use atoll_types::{MacAddr, NetworkId, PodRef, Protocol};
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ pub(crate) enum News {
     NoService(&'static str, &'static str),
     Slice(&'static str, &'static str, Value),
     NoSlice(&'static str, &'static str),
+    Held(&'static str, &'static str, &'static str),
+    NotHeld(&'static str, &'static str),
 }
 
 pub(crate) fn id(number: u32) -> NetworkId {
@@ -79,7 +82,19 @@ pub(crate) fn tell(book: &mut ServiceBook, news: &News) {
             book.put_slice(network, &key(name), Some(group(slice)));
         }
         News::NoSlice(network, name) => book.put_slice(network, &key(name), None),
+        News::Held(network, ip, name) => {
+            book.put_held(network, ip, Some(&held(network, ip, name)));
+        }
+        News::NotHeld(network, ip) => book.put_held(network, ip, None),
     }
+}
+
+/// The address of the outside that service `shop/<name>` of a network has.
+pub(crate) fn held(network: &str, ip: &str, name: &str) -> Held {
+    let service =
+        ServiceName { network: network.into(), namespace: "shop".into(), name: name.into() };
+    let purpose = Purpose::LoadBalancer { service };
+    Held { address: ip.parse().unwrap(), node: "node2".into(), purpose }
 }
 
 fn group(slice: &Value) -> EndpointGroup {

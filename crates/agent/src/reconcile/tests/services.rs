@@ -32,6 +32,7 @@ impl Agent {
         self.change(Change::Namespaces(Delta::All([("acme".to_owned(), tenant.into())].into())))
             .await;
         self.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
+        self.change(Change::Held("acme.default".into(), Delta::All([].into()))).await;
     }
 
     /// Ten services, each with the pod `web` behind it.

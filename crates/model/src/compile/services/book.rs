@@ -137,6 +137,14 @@ impl ServiceBook {
         }
     }
 
+    pub(super) fn network(&self, name: &str) -> Option<&Network> {
+        self.networks.get(name)
+    }
+
+    pub(super) fn network_mut(&mut self, name: &str) -> Option<&mut Network> {
+        self.networks.get_mut(name)
+    }
+
     /// From now on this service answers at the resolvers of a network, or none does.
     pub fn lead_resolvers(&mut self, network: &str, resolver: Option<ResolverFront>) {
         let Some(known) = self.networks.get_mut(network) else { return };
@@ -197,7 +205,7 @@ impl ServiceBook {
         self.grievances.take_untold(is_due)
     }
 
-    fn compile(&mut self, network: &str, key: &ObjectKey) {
+    pub(super) fn compile(&mut self, network: &str, key: &ObjectKey) {
         let Some(known) = self.networks.get_mut(network) else { return };
         let outcome = known.compile(key, &self.vantage);
         let former = known.remember(key, &outcome);

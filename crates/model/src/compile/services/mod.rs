@@ -11,6 +11,7 @@ mod fronts;
 mod grievances;
 mod homes;
 mod network;
+mod outside;
 mod slice;
 
 pub use book::{ServiceBook, ServiceName};

@@ -11,6 +11,7 @@ use super::choice::{Candidate, Vantage, choose};
 use super::front::{FrontPort, ServiceFront};
 use super::fronts::{Claim, Rank, ServiceComplaint};
 use super::homes::{Homes, ObjectKey};
+use super::outside::OutsideAddresses;
 use super::slice::{EndpointGroup, Who};
 
 /// What follows from one service and those behind it.
@@ -39,6 +40,7 @@ pub(super) struct Network {
     pub(super) id: NetworkId,
     pub(super) homes: Homes,
     pub(super) resolver: Option<ResolverFront>,
+    pub(super) outside: OutsideAddresses,
     services: BTreeMap<ObjectKey, ServiceFront>,
     groups: BTreeMap<ObjectKey, BTreeMap<String, EndpointGroup>>,
     /// The service of each slice.
@@ -55,6 +57,7 @@ impl Network {
             id,
             homes: Homes::default(),
             resolver: None,
+            outside: OutsideAddresses::default(),
             services: BTreeMap::new(),
             groups: BTreeMap::new(),
             served: BTreeMap::new(),
@@ -149,7 +152,7 @@ impl Network {
     /// What a service claims and hangs on.
     pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage) -> Outcome {
         let Some(front) = self.services.get(key) else { return Outcome::default() };
-        let front = &*self.with_resolvers(key, front);
+        let front = &*self.with_all_addresses(key, front);
         let mut outcome = Outcome::default();
         self.hear_members(key, front, &mut outcome);
         for v4 in [true, false] {
@@ -169,17 +172,21 @@ impl Network {
         outcome
     }
 
-    /// The service with the addresses of the network's resolvers, where it answers there.
-    fn with_resolvers<'f>(
+    /// The service with the addresses of the network's resolvers, where it answers there, and with
+    /// those that the outside knows it by.
+    fn with_all_addresses<'f>(
         &self,
         key: &ObjectKey,
         front: &'f ServiceFront,
     ) -> Cow<'f, ServiceFront> {
-        let Some(resolver) = self.resolver.as_ref().filter(|it| it.service == *key) else {
+        let resolver = self.resolver.as_ref().filter(|it| it.service == *key);
+        if resolver.is_none() && !self.outside.has(key) {
             return Cow::Borrowed(front);
-        };
+        }
         let mut front = front.clone();
-        front.addresses.extend(resolver.addresses.iter().map(|ip| (*ip, Rank::Cluster)));
+        self.outside.add_to(key, &mut front);
+        let resolvers = resolver.into_iter().flat_map(|resolver| &resolver.addresses);
+        front.addresses.extend(resolvers.map(|ip| (*ip, Rank::Cluster)));
         Cow::Owned(front)
     }
 

@@ -1,0 +1,134 @@
+//! What is common to all who hold addresses of the outside: from which ranges they come, how many a
+//! tenant may have, which network each is for and which node answers for it.
+//!
+//! The rule: an address is only had by a claim, and a claim is only made of an address that a pool
+//! gives to the tenant.
+
+use std::net::IpAddr;
+
+use atoll_api::{self as api, ClaimHolder, ConditionType, Reason};
+use atoll_types::{Cidr, Label};
+use atoll_vpc::Moment;
+
+use super::wait::Complaint;
+use crate::action::{Action, Decision, Seat, Target};
+use crate::conditions::{Verdict, with_condition};
+use crate::intent::{AddressPool, Claim, Kind, ObjectName};
+use crate::outside::holder_among;
+use crate::world::{Now, World};
+
+/// How long whoever may have no more waits before it asks again.
+const PAUSE: Moment = Moment::from_secs(5);
+
+impl World {
+    /// The ranges that a tenant's addresses come from: those of pools that name it before those
+    /// that are everybody's.
+    pub(super) fn pool_ranges(&self, tenant: &str) -> Vec<Cidr> {
+        let pools = self.address_pools.items().filter(|pool| pool.serves(tenant));
+        let mut pools: Vec<&AddressPool> = pools.collect();
+        pools.sort_by_key(|pool| (pool.tenants.is_none(), &pool.meta.name));
+        pools.into_iter().flat_map(AddressPool::ranges).copied().collect()
+    }
+
+    /// The tenant that a holder of addresses of the outside belongs to.
+    pub(crate) fn tenant_of_holder(&self, holder: &ClaimHolder) -> Option<Label> {
+        match &holder.namespace {
+            Some(namespace) => self.tenant_of_namespace(namespace),
+            None => holder.name.split_once('.')?.0.parse().ok(),
+        }
+    }
+
+    fn tenant_of_namespace(&self, namespace: &str) -> Option<Label> {
+        self.namespaces.get(&ObjectName::cluster(namespace))?.tenant.as_ref()?.parse().ok()
+    }
+
+    /// How many addresses of the outside a tenant has.
+    pub(super) fn outsides_of(&self, tenant: &str) -> usize {
+        let is_its = |it: &Label| it.as_str() == tenant;
+        let holders = self.outsides.holders().filter_map(|holder| self.tenant_of_holder(holder));
+        holders.filter(is_its).count()
+    }
+
+    /// Refuses one more address where that would be too many.
+    pub(super) fn check_outside_quota(&self, tenant: &str, now: &Now) -> Result<(), Complaint> {
+        let quota = self.tenants.get(&ObjectName::cluster(tenant)).map(|tenant| &tenant.quota);
+        let Some(limit) = quota.and_then(|quota| quota.outside_addresses) else { return Ok(()) };
+        let coming = self.outsides.coming();
+        let coming = coming.filter_map(|service| self.tenant_of_namespace(&service.namespace));
+        let coming = coming.filter(|it| it.as_str() == tenant).count();
+        let taken = self.outsides_of(tenant) + coming;
+        if taken < usize::try_from(limit).unwrap_or(usize::MAX) {
+            return Ok(());
+        }
+        let message =
+            format!("tenant {tenant} may have {limit} addresses of the outside and has {taken}");
+        Err(Complaint::new(Reason::QuotaExceeded, message).again_at(now.moment + PAUSE))
+    }
+
+    /// The network that an address is for: the one that holds it, or its service's.
+    fn network_of_holder(&self, holder: &ClaimHolder) -> Option<String> {
+        let Some(namespace) = &holder.namespace else { return Some(holder.name.clone()) };
+        let tenant = self.tenant_of_namespace(namespace)?;
+        let namespace = self.namespaces.get(&ObjectName::cluster(namespace))?;
+        let network = namespace.network.as_deref().unwrap_or("default");
+        Some(format!("{tenant}.{network}"))
+    }
+
+    /// Writes down which network an address is for and which node answers for it, where that is
+    /// not what stands there.
+    pub(super) fn seat(&self, claim: &Claim, ip: IpAddr) -> Decision {
+        let able = self.nodes.items().filter(|node| node.can_hold);
+        let node = holder_among(ip, able.map(|node| node.meta.name.name.as_str()));
+        let seat = Seat {
+            network: self.network_of_holder(&claim.holder),
+            node: node.map(ToOwned::to_owned),
+        };
+        if (&seat.network, &seat.node) == (&claim.network, &claim.node) {
+            return Decision::nothing();
+        }
+        Action::Seat(Target::new(Kind::Claim, &claim.meta), seat).into()
+    }
+
+    /// If whoever holds an address of the outside does not want it: what to look at to be sure.
+    pub(super) fn proof_of_lost_outside(&self, claim: &Claim, ip: IpAddr) -> Option<Vec<Action>> {
+        if let Some((service, _)) = claim.service_holder() {
+            let found = self.services.get(&service)?;
+            let wants = found.balancer.is_some() && self.tenant_of_service(found).is_some();
+            return (!wants).then(|| vec![self.confirm(Kind::Service, &service)]);
+        }
+        let (network, uid) = claim.network_holder()?;
+        let found = self.networks.get(&network).filter(|found| found.meta.uid == uid);
+        let plan = found.and_then(|found| found.plan.as_ref().ok());
+        let wants = plan.is_some_and(|plan| plan.egress.contains(&ip));
+        (!wants).then(|| vec![self.confirm(Kind::Network, &network)])
+    }
+
+    /// What a pool says of itself.
+    pub(crate) fn decide_pool(&mut self, name: &ObjectName, now: &Now) -> Decision {
+        let Some(pool) = self.address_pools.get(name) else { return Decision::nothing() };
+        let used = self.outsides.used_of(pool.ranges());
+        let verdict = match &pool.ranges {
+            Err(malformed) => Verdict::from(malformed),
+            Ok(ranges) => room(ranges, used),
+        };
+        let standing = pool.status.clone().unwrap_or_default();
+        let kind = ConditionType::HasRoom;
+        let status = api::AddressPoolStatus {
+            used: i32::try_from(used).unwrap_or(i32::MAX),
+            conditions: with_condition(kind, &verdict, &pool.meta, &standing.conditions, &now.time),
+        };
+        if pool.status.as_ref() == Some(&status) {
+            return Decision::nothing();
+        }
+        Action::SetPoolStatus(Target::new(Kind::AddressPool, &pool.meta), Box::new(status)).into()
+    }
+}
+
+fn room(ranges: &[Cidr], used: usize) -> Verdict {
+    let all = ranges.iter().fold(0_u128, |sum, range| sum.saturating_add(range.size()));
+    let message = format!("{used} of {all} addresses are in use");
+    match u128::try_from(used).is_ok_and(|used| used < all) {
+        true => Verdict::ready(message),
+        false => Verdict::not_ready(Reason::PoolExhausted, message),
+    }
+}
