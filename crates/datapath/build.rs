@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The programs, and what tests of taking over an older layout need.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("bpf", "from_pod"),
     ("bpf", "from_overlay"),
     ("bpf", "from_node"),
+    ("bpf", "from_uplink"),
     ("bpf", "wire"),
     ("tests/kernel", "layout_2"),
 ];

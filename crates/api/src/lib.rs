@@ -25,8 +25,8 @@ pub use claim::{Claim, ClaimHolder, ClaimSpec};
 pub use cluster_network_policy::cluster_network_policy_crd;
 pub use condition::{ConditionType, Reason, condition};
 pub use network::{
-    DnsMode, DnsService, Network, NetworkDns, NetworkIsolation, NetworkNodes, NetworkPhase,
-    NetworkSpec, NetworkStatus,
+    DnsMode, DnsService, EgressMode, Network, NetworkDns, NetworkEgress, NetworkIsolation,
+    NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
 };
 pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};

@@ -80,6 +80,43 @@ pub struct NetworkSpec {
     /// Who answers the names that the network's pods ask for, and what they may ask outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<NetworkDns>,
+    /// How the network's pods reach addresses outside of the cluster; not at all by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<NetworkEgress>,
+}
+
+/// How pods of a network reach the outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.mode) && self.mode == 'address') == (has(self.addresses) && size(self.addresses) > 0)")
+    .message("addresses: names what the network's pods speak from; mode address needs at least one, and no other mode takes any"))]
+pub struct NetworkEgress {
+    /// As whom they speak: `none` (not at all, the default), `node` (the address of the pod's node)
+    /// or `address` (those in `addresses`).
+    #[serde(default)]
+    pub mode: EgressMode,
+    /// The addresses that the network's pods speak from, one of each family at most, from an
+    /// `AddressPool`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new("self.all(address, isIP(address))")
+        .message("each of addresses must be an IP address like 192.0.2.10"))]
+    #[x_kube(validation = Rule::new("size(self) < 2 || self[0].contains(':') != self[1].contains(':')")
+        .message("addresses has at most one of IPv4 and one of IPv6"))]
+    pub addresses: Vec<String>,
+}
+
+/// As whom pods of a network speak to the outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EgressMode {
+    /// Not at all.
+    #[default]
+    None,
+    /// As the node that they are on.
+    Node,
+    /// As addresses of their own.
+    Address,
 }
 
 /// Who reaches a network.

@@ -11,6 +11,7 @@
 #include "enter_door.h"
 #include "ipv4.h"
 #include "ipv6.h"
+#include "leave.h"
 #include "maps.h"
 #include "nd.h"
 #include "of_service.h"
@@ -52,7 +53,7 @@ static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *ow
 							refuse_too_big_ipv4(skb, own);
 }
 
-/* Nobody in the network has the address: it is the gateway's, or a door's, or nobody's at all. */
+/* Nobody in the network has the address: it is the gateway's, or a door's, or GO_ON to the outside. */
 static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
 	struct address gateway = is_mapped(&flow->source) ? ipv4_mapped(gateway_ipv4()) :
@@ -122,8 +123,14 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 	if (!own || !work)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	judged = judge(skb, own, work);
-	if (judged == DROP_NO_ENDPOINT)
-		return to_nobody(skb, own, &work->flow);
+	if (judged == DROP_NO_ENDPOINT) {
+		int action = to_nobody(skb, own, &work->flow);
+
+		if (action != GO_ON)
+			return action;
+		find_sender(skb, own, work);
+		return leave_network(skb);
+	}
 	if (judged == DROP_NO_BACKEND)
 		return refuse_service(skb, own, &work->flow);
 	if (judged != FINE)

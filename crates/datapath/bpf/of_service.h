@@ -47,7 +47,7 @@ static __always_inline struct connection *through_service(struct work *work)
 	take_destination(work, known);
 	network = network_at(known->table);
 	if (!network || network->network != work->flow.network ||
-	    known->flags & CONNECTION_LEADS_ON ||
+	    known->flags & (CONNECTION_LEADS_ON | CONNECTION_OUTSIDE) ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;
 	/* Straight, or through the service: only the way that it was opened. */

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
+use atoll_plan::{Egress, Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -36,6 +36,10 @@ fn touched(step: &Step) -> Touched {
         Step::GuardInterface(_, guard) => Touched::Network(guard.network),
         Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
         Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
+        Step::PutEgress(network, _) | Step::RemoveEgress(network) => Touched::Network(*network),
+        Step::CloseOutside(closed) | Step::OpenOutside(closed) => {
+            closed.to.map_or(Touched::All, Touched::Network)
+        }
         Step::RemovePeer(_) => Touched::All,
         Step::AddPeer(_)
         | Step::CreateInterface(..)
@@ -81,6 +85,16 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveService(key) => datapath.maps.services.remove(*key),
         Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
+        Step::CloseOutside(closed) => datapath.maps.outside.close(closed),
+        Step::OpenOutside(closed) => datapath.maps.outside.reopen(closed),
+        Step::PutEgress(network, Egress::Node) => {
+            datapath.maps.outside.put_egress(*network, &datapath.uplink)?;
+            datapath.mind_uplink().await
+        }
+        Step::RemoveEgress(network) => {
+            datapath.maps.outside.remove_egress(*network, &datapath.uplink)?;
+            datapath.mind_uplink().await
+        }
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),

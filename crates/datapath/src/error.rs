@@ -76,6 +76,12 @@ pub enum DatapathError {
     /// More backends than the kernel's layout has room for.
     #[error("a service may have {max} backends, not {0}", max = crate::spread::MOST_BACKENDS)]
     TooManyBackends(usize),
+    /// The node's own sockets take every port.
+    #[error(
+        "net.ipv4.ip_local_port_range leaves pods no ports to speak to the outside from: narrow it, \
+         32768 60999 is the kernel's own"
+    )]
+    NoPortsLeft,
     /// Policy was changed before it was written once.
     #[error("no tables of policy are in force that could be changed")]
     NoPolicyYet,

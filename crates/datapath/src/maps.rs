@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
+use crate::outside::{self, Outside};
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
 use crate::services::Services;
@@ -62,6 +63,7 @@ pub(crate) struct Maps {
     pub(crate) connections: Connections,
     pub(crate) services: Services,
     pub(crate) policy: PolicyMaps,
+    pub(crate) outside: Outside,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -83,6 +85,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;
+    outside::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -116,6 +119,7 @@ impl Maps {
             connections: Connections::open(dir)?,
             services: Services::open(dir)?,
             policy: PolicyMaps::open(dir)?,
+            outside: Outside::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

@@ -24,6 +24,8 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         doors: doors(datapath)?,
         services: datapath.maps.services.all()?,
         service_doors: service_doors(datapath)?,
+        egress: datapath.maps.outside.egress(&datapath.uplink)?,
+        closed: datapath.maps.outside.closed()?,
     })
 }
 

@@ -131,6 +131,8 @@ impl Node {
             doors: plan.doors.clone(),
             services: plan.services.clone(),
             service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
+            egress: plan.egress.iter().map(|(network, it)| (*network, Some(*it))).collect(),
+            closed: plan.closed.clone(),
         }
     }
 

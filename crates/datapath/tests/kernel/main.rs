@@ -13,6 +13,7 @@ mod fragments;
 mod gateway;
 mod isolation;
 mod lifecycle;
+mod outside;
 mod overlay;
 mod overlay_ipv6;
 mod policy;

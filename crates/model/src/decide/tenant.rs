@@ -162,6 +162,7 @@ fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpe
         cidrs: own.cidrs.clone(),
         isolation: own.isolation,
         dns: own.dns.clone(),
+        egress: None,
     }
 }
 

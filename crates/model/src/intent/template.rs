@@ -68,6 +68,8 @@ struct Spec {
     isolation: Option<api::NetworkIsolation>,
     #[serde(default)]
     dns: Option<api::NetworkDns>,
+    #[serde(default)]
+    egress: Option<api::NetworkEgress>,
 }
 
 impl Template {
@@ -97,6 +99,7 @@ fn render(text: &str, tenant: &Label) -> Result<api::NetworkSpec, TemplateError>
         cidrs: manifest.spec.cidrs,
         isolation: manifest.spec.isolation,
         dns: manifest.spec.dns,
+        egress: manifest.spec.egress,
     })
 }
 
