@@ -10,10 +10,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use atoll_api::{Network, Port, marks};
-use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
+use atoll_model::compile::{EndpointGroup, Outlet, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
-use atoll_types::NetworkId;
+use atoll_types::{Cidr, NetworkId};
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -81,10 +81,12 @@ impl Watches {
     ) -> Self {
         let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
+            watcher::Config::default(),
             move |node| {
                 let facts = atoll_policy::read_node(node);
-                let seen = internal_ip(node, underlay).map(|underlay| SeenNode { underlay, facts });
-                (seen, zone(node))
+                let pod_ranges = pod_ranges(node);
+                let seen = internal_ip(node, underlay);
+                (seen.map(|underlay| SeenNode { underlay, facts, pod_ranges }), zone(node))
             },
             Node::name_any,
             (changes.clone(), Change::Nodes, Change::Zones),
@@ -169,13 +171,17 @@ impl Source {
     }
 
     fn dns(&self, network: &str) -> Watch {
-        let name = network.to_owned();
-        Watch::start(follow::<Network, _, _>(
+        let (names, outside) = (network.to_owned(), network.to_owned());
+        Watch::start(follow_twofold::<Network, _, _, _>(
             Api::all(self.client.clone()),
             watcher::Config::default().fields(&format!("metadata.name={network}")),
-            |network| Some((network.name_any(), network_dns(network))),
+            |network| (Some(network_dns(network)), Some(Outlet::read(network))),
             Network::name_any,
-            (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Network(names.clone(), delta),
+                move |delta| Change::Outlet(outside.clone(), delta),
+            ),
         ))
     }
 
@@ -183,6 +189,7 @@ impl Source {
         let (names, fronts) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<Service, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
             |service| (named(service), front(service)),
             Service::name_any,
             (
@@ -240,6 +247,7 @@ impl Source {
         let (names, groups) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<EndpointSlice, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
             |slice| (Slice::read(slice), EndpointGroup::read(slice)),
             EndpointSlice::name_any,
             (
@@ -271,6 +279,13 @@ pub(crate) fn internal_ip(node: &Node, own: Option<IpAddr>) -> Option<IpAddr> {
     let mut ips = internal.filter_map(|address| address.address.parse::<IpAddr>().ok());
     let first = ips.clone().next();
     ips.find(|ip| own.is_some_and(|own| own.is_ipv4() == ip.is_ipv4())).or(first)
+}
+
+/// The ranges of a node's pods that are of no tenant, where it has any.
+fn pod_ranges(node: &Node) -> Vec<Cidr> {
+    let spec = node.spec.iter();
+    let all = spec.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr));
+    all.filter_map(|range| range.parse().ok()).collect()
 }
 
 fn key(port: &Port) -> PortKey {
@@ -344,6 +359,7 @@ fn zone(node: &Node) -> Option<String> {
 /// Watches for good objects that say two things, and sends every change as a change of each.
 async fn follow_twofold<R, A, B, F>(
     api: Api<R>,
+    config: watcher::Config,
     read: impl Fn(&R) -> (Option<A>, Option<B>) + Send,
     name: F,
     (changes, first, second): (
@@ -355,7 +371,7 @@ async fn follow_twofold<R, A, B, F>(
     R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     F: Fn(&R) -> String + Send + Copy,
 {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let events = watcher(api, config).default_backoff();
     let read = |object: &R| Some((name(object), read(object)));
     let mut deltas = std::pin::pin!(deltas(events, read, name));
     while let Some(delta) = deltas.next().await {

@@ -115,9 +115,7 @@ impl Census {
     /// What comes from outside has the network of its pod in its entry, and fragments of it none.
     fn knows(&self, key: &ConnectionKey, entry: &Entry) -> bool {
         match (key.network, key.kind) {
-            (NO_NETWORK, KIND_OUTSIDE) => {
-                self.places.get(&entry.egress_rule) == Some(&entry.table)
-            }
+            (NO_NETWORK, KIND_OUTSIDE) => self.places.get(&entry.egress_rule) == Some(&entry.table),
             (NO_NETWORK, _) => self.places.values().any(|place| *place == entry.table),
             (network, _) => self.places.get(&network) == Some(&entry.table),
         }

@@ -101,10 +101,7 @@ impl Netlink {
     }
 
     /// The addresses of a link that the world may know and that are in use, in the kernel's order.
-    pub(crate) async fn global_addresses(
-        &self,
-        link: &Link,
-    ) -> Result<Vec<IpAddr>, DatapathError> {
+    pub(crate) async fn global_addresses(&self, link: &Link) -> Result<Vec<IpAddr>, DatapathError> {
         let request = self.handle.address().get().set_link_index_filter(link.index);
         let all: Result<Vec<AddressMessage>, _> = request.execute().try_collect().await;
         let all = all.attempt(|| format!("list the addresses of link {}", link.name))?;
@@ -206,8 +203,9 @@ impl Netlink {
 
 /// Whether an address is in use, and of more than this link.
 fn is_global(message: &AddressMessage) -> bool {
-    let unusable =
-        AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Deprecated;
+    let unusable = AddressHeaderFlags::Tentative
+        | AddressHeaderFlags::Dadfailed
+        | AddressHeaderFlags::Deprecated;
     message.header.scope == AddressScope::Universe && !message.header.flags.intersects(unusable)
 }
 

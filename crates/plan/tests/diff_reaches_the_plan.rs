@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface,
-    Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff,
-    diff_services,
+    Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed,
+    ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey,
+    Step, diff, diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -122,7 +122,10 @@ impl Kernel {
 
     /// Nobody gets out before what is its own is closed.
     fn let_out(&mut self, network: NetworkId, egress: Egress) {
-        assert!(self.closed.contains(&own_range(network)), "{network} leaves for its own addresses");
+        assert!(
+            self.closed.contains(&own_range(network)),
+            "{network} leaves for its own addresses"
+        );
         self.egress.insert(network, Some(egress));
     }
 

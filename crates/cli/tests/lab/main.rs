@@ -15,6 +15,7 @@ mod lifecycle;
 mod machines;
 mod names;
 mod observe;
+mod outside;
 mod policy;
 mod restart;
 mod services;

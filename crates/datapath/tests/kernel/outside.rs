@@ -222,9 +222,9 @@ fn the_program_is_at_the_uplink_while_a_network_has_egress_and_not_otherwise() {
     let scene = Scene::with_egress(&OWN[..1]);
     let found = |scene: &Scene| {
         scene.node().run(|state| {
-            std::fs::read_dir(state.config.bpf_root.join("v3/links")).unwrap().any(|entry| {
-                entry.unwrap().file_name() == "uplink"
-            })
+            let layouts = std::fs::read_dir(&state.config.bpf_root).unwrap();
+            let mut pins = layouts.map(|layout| layout.unwrap().path().join("links/uplink"));
+            pins.any(|pin| pin.exists())
         })
     };
     assert!(found(&scene));
@@ -233,4 +233,109 @@ fn the_program_is_at_the_uplink_while_a_network_has_egress_and_not_otherwise() {
     scene.fabric.converge();
     assert!(!found(&scene));
     assert_eq!(scene.node().observe(), scene.node().planned());
+}
+
+/// Datagrams larger than a packet, in both directions.
+#[test]
+fn datagrams_in_fragments_pass_both_ways() {
+    let scene = Scene::with_egress(&OWN);
+    let large: Vec<u8> = (0..5000).map(|n| (n % 251) as u8).collect();
+    for far in FAR {
+        let server = scene.world.udp(SocketAddr::new(far, 5353));
+        for voice in scene.voices(far) {
+            let socket = udp(voice, 40_000);
+            let mut heard = vec![0; 8000];
+            socket.send_to(&large, (far, 5353)).unwrap();
+            let (length, from) = server.recv_from(&mut heard).unwrap();
+            assert!(heard[..length] == large, "{far}: what left is not what was sent");
+            server.send_to(&large, from).unwrap();
+            let (length, _) = socket.recv_from(&mut heard).unwrap();
+            assert!(heard[..length] == large, "{far}: what came back is not what was sent");
+        }
+    }
+}
+
+#[test]
+fn an_error_from_outside_reaches_the_pod_whose_packet_it_is_about_and_no_other() {
+    let scene = Scene::with_egress(&OWN);
+    for far in FAR {
+        let [asker, bystander] = scene.voices(far).map(|voice| udp(voice, 40_000));
+        let server = scene.world.udp(SocketAddr::new(far, 5353));
+        for socket in [&asker, &bystander] {
+            socket.connect((far, 5353)).unwrap();
+            socket.send(b"anybody?").unwrap();
+            server.recv(&mut [0; 8]).unwrap();
+        }
+        drop(server);
+        asker.send(b"anybody?").unwrap();
+        let refused = eventually("the refusal comes", || asker.recv(&mut [0; 8]).err());
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{far}");
+        bystander.set_nonblocking(true).unwrap();
+        let silent = bystander.recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock, "{far}");
+    }
+}
+
+#[test]
+fn nobody_outside_opens_a_connection_to_a_pod_by_its_face() {
+    let scene = Scene::with_egress(&OWN);
+    let at = SocketAddr::new(FAR[0], 5353);
+    let server = scene.world.udp(at);
+    let socket = udp(scene.pods[0].v4(), 40_000);
+    socket.send_to(b"hello", at).unwrap();
+    let (_, face) = server.recv_from(&mut [0; 8]).unwrap();
+    let stranger = scene.world.udp(SocketAddr::new(WORLD_V4.into(), 5353));
+    let heard = scene.pods[0].packets();
+    stranger.send_to(b"let me in", face).unwrap();
+    server.send_to(b"welcome", face).unwrap();
+    let (length, from) = socket.recv_from(&mut [0; 16]).unwrap();
+    assert_eq!((length, from), (7, at), "the answer alone arrives");
+    let from_stranger = |frame: &Vec<u8>| frame[26..30] == WORLD_V4.octets();
+    assert!(!heard.received().unwrap().iter().any(from_stranger));
+}
+
+#[test]
+fn a_network_spends_its_own_ports_towards_one_end_and_nobody_elses() {
+    let scene = Scene::with_egress(&OWN);
+    let far = FAR[0];
+    let server = scene.world.udp(SocketAddr::new(far, 5353));
+    let greedy = &scene.pods[0];
+    let sender = greedy.packets();
+    let spent = || scene.dropped(greedy, DropReason::NatPortsSpent);
+    for port in 1..=u16::MAX {
+        let frame = crate::forge::packet(
+            greedy.v4(),
+            far,
+            17,
+            &crate::forge::datagram((port, 5353), b"more"),
+        );
+        sender.send(&frame).unwrap();
+        if port % 256 == 0 && spent() > 0 {
+            break;
+        }
+    }
+    assert!(spent() > 0, "a network has no more than its part");
+    while server.recv(&mut [0; 8]).is_ok_and(|length| length == 4) {
+        server.set_read_timeout(Some(BRIEF)).unwrap();
+    }
+    server.set_read_timeout(Some(LIMIT)).unwrap();
+    let other = udp(scene.pods[1].v4(), 40_000);
+    other.send_to(b"hello", (far, 5353)).unwrap();
+    let (length, from) = server.recv_from(&mut [0; 8]).unwrap();
+    assert_eq!(length, 5);
+    server.send_to(b"hello", from).unwrap();
+    assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
+}
+
+#[test]
+fn a_connection_goes_on_while_the_datapath_is_opened_anew() {
+    let scene = Scene::with_egress(&OWN);
+    let at = SocketAddr::new(FAR[0], 8080);
+    let listener = scene.world.listen(at);
+    let ours = connect(scene.pods[0].v4(), 0, at, LIMIT).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    exchange(&ours, &theirs, 10_000);
+    scene.node().run(|state| state.open());
+    assert_eq!(scene.node().observe(), scene.node().planned());
+    exchange(&ours, &theirs, 10_000);
 }

@@ -1,0 +1,162 @@
+//! Pods and the outside, from `kubectl apply` to an answer: two tenants with the same addresses at
+//! the same time, and one that has no egress. The outside is a machine on the nodes' wire that is no
+//! node, and an address behind it.
+
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::fixture::{
+    Lab, atoll_command, await_condition, kill_agent_and_await_the_next, state_dir,
+};
+
+const WIRE: &str = "172.30.0.1";
+const FAR: &str = "203.0.113.5";
+
+/// The outside of a lab, where a server answers until this value goes.
+struct World {
+    server: Child,
+}
+
+impl World {
+    fn of(lab: &Lab) -> World {
+        let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
+        World::enter(&netns, &["ip", "address", "add", &format!("{FAR}/32"), "dev", "lo"]);
+        World::enter(&netns, &["ip", "link", "set", "lo", "up"]);
+        let serve = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
+        let mut server = atoll_command(&[&serve[..], &["toolbox", "serve"]].concat());
+        server.env("POD_NAME", "world").env("POD_NAMESPACE", "outside");
+        let server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        World { server }
+    }
+
+    fn enter(netns: &str, command: &[&str]) {
+        let enter = ["lab", "enter", "--netns", netns, "--"];
+        assert!(atoll_command(&[&enter, command].concat()).status().unwrap().success());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _gone = self.server.kill();
+        let _reaped = self.server.wait();
+    }
+}
+
+fn yaml(documents: &[Value]) -> String {
+    documents.iter().map(|document| format!("---\n{document}\n")).collect()
+}
+
+/// A tenant whose one pod has the address of everybody else's.
+fn tenant(name: &str, egress: &Value) -> String {
+    let network =
+        json!({"tenant": name, "type": "vpc", "cidrs": ["10.0.0.0/16"], "egress": egress});
+    yaml(&[
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+               "spec": {}}),
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network",
+               "metadata": {"name": format!("{name}.out")}, "spec": network}),
+        json!({"apiVersion": "v1", "kind": "Namespace",
+               "metadata": {"name": name, "labels": {"atoll.dev/tenant": name,
+                                                     "atoll.dev/network": "out"}}}),
+        json!({"apiVersion": "v1", "kind": "Pod",
+               "metadata": {"name": "web", "namespace": name, "labels": {"app": "web"},
+                            "annotations": {"atoll.dev/nics": r#"[{"network":"out","ip":"10.0.0.5"}]"#}},
+               "spec": {"nodeSelector": {"kubernetes.io/hostname": "node1"},
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [{"name": "toolbox", "image": "none",
+                                        "command": ["atoll", "toolbox", "serve"]}]}}),
+    ])
+}
+
+/// Two tenants with egress, one without, and the outside.
+fn lab() -> (Lab, World) {
+    let lab = Lab::up(2);
+    let world = World::of(&lab);
+    for node in ["node1", "node2"] {
+        lab.node(node, &["ip", "route", "add", "default", "via", WIRE]).good();
+    }
+    for (name, mode) in [("acme", "node"), ("globex", "node"), ("hooli", "none")] {
+        lab.apply(&tenant(name, &json!({"mode": mode}))).good();
+    }
+    lab.wait_for_pods();
+    (lab, world)
+}
+
+/// Whom the outside saw asking; none where nobody answered.
+fn seen(lab: &Lab, tenant: &str, protocol: &str, to: &str) -> Option<String> {
+    let said = lab.connect(&format!("{tenant}/web"), protocol, &format!("{to}:8080"));
+    let answer: Value = serde_json::from_str(&said.out).ok()?;
+    Some(answer["peer"].as_str()?.rsplit_once(':')?.0.to_owned())
+}
+
+fn await_outside(lab: &Lab, tenant: &str) {
+    await_condition(|| seen(lab, tenant, "tcp", FAR).is_some())
+        .unwrap_or_else(|()| panic!("{tenant} never reached the outside"));
+}
+
+#[test]
+fn pods_of_networks_with_egress_reach_the_outside_as_their_node_and_others_do_not() {
+    let (lab, _world) = lab();
+    for tenant in ["acme", "globex"] {
+        await_outside(&lab, tenant);
+        for protocol in ["tcp", "udp"] {
+            for to in [WIRE, FAR] {
+                assert_eq!(seen(&lab, tenant, protocol, to).as_deref(), Some("172.30.0.11"));
+            }
+        }
+        lab.exec(&format!("{tenant}/web"), &["ping", "-c", "1", "-W", "5", FAR]).good();
+    }
+    assert_eq!(seen(&lab, "hooli", "tcp", FAR), None);
+    assert!(lab.drops(Some("hooli.out"), "no-endpoint") > 0);
+    let nft = lab.node("node1", &["nft", "list", "ruleset"]);
+    assert_eq!(nft.good().trim(), "", "nothing of ours is in nft");
+}
+
+#[test]
+fn no_node_nor_the_clusters_own_is_reached_by_way_of_the_outside() {
+    let (lab, _world) = lab();
+    await_outside(&lab, "acme");
+    let closed = ["172.30.0.11", "172.30.0.12", "10.96.0.200", "127.0.0.1", "169.254.169.254"];
+    for to in closed {
+        let before = lab.drops(Some("acme.out"), "outside-closed");
+        for port in ["22", "4789", "9965", "10250"] {
+            let said = lab.connect("acme/web", "tcp", &format!("{to}:{port}"));
+            assert!(!said.ok, "{to}:{port} answered: {}", said.out);
+        }
+        let leaves_pod = to != "127.0.0.1";
+        let after = lab.drops(Some("acme.out"), "outside-closed");
+        assert_eq!(after > before, leaves_pod, "{to}");
+    }
+    assert!(seen(&lab, "acme", "tcp", FAR).is_some());
+}
+
+#[test]
+fn policy_decides_about_addresses_outside_and_egress_can_be_taken_away() {
+    let (lab, _world) = lab();
+    ["acme", "globex"].iter().for_each(|tenant| await_outside(&lab, tenant));
+    let only_wire = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "wire", "namespace": "acme"},
+        "spec": {"podSelector": {}, "policyTypes": ["Egress"],
+                 "egress": [{"to": [{"ipBlock": {"cidr": "172.30.0.0/24"}}]}]}});
+    lab.apply(&yaml(&[only_wire])).good();
+    await_condition(|| seen(&lab, "acme", "tcp", FAR).is_none()).expect("the policy holds");
+    assert!(lab.drops(Some("acme.out"), "policy-denied-egress") > 0);
+    assert!(seen(&lab, "acme", "tcp", WIRE).is_some(), "what the policy allows");
+    assert!(seen(&lab, "globex", "tcp", FAR).is_some(), "the other tenant has no policy");
+
+    let none = r#"{"spec":{"egress":{"mode":"none"}}}"#;
+    lab.kubectl(&["patch", "network", "globex.out", "--type=merge", "-p", none]).good();
+    await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");
+    assert!(seen(&lab, "acme", "tcp", WIRE).is_some());
+}
+
+#[test]
+fn connections_to_the_outside_go_on_while_the_agent_is_killed() {
+    let (lab, _world) = lab();
+    await_outside(&lab, "acme");
+    kill_agent_and_await_the_next(&lab, "node1");
+    for tenant in ["acme", "globex"] {
+        assert_eq!(seen(&lab, tenant, "tcp", FAR).as_deref(), Some("172.30.0.11"));
+    }
+}
