@@ -31,7 +31,10 @@ pub use layout::{
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
     Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey,
 };
-pub use outside::{CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, KIND_OUTSIDE};
+pub use outside::{
+    CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, Entrance, EntranceKey, KIND_OUTSIDE,
+    NodePort, NodePortKey,
+};
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,

@@ -52,3 +52,41 @@ pub struct Closed {
     /// The number of a [`DropReason`](crate::DropReason).
     pub reason: u32,
 }
+
+/// Key of the map `node_ports`: an address and port of this node that leads to a service.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct NodePortKey {
+    /// The address.
+    pub address: Address,
+    /// The port, in network byte order.
+    pub port: [u8; 2],
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub reserved: u8,
+}
+
+/// Value of the map `node_ports`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct NodePort {
+    /// The network of the service, which is there at the unspecified address.
+    pub network: u32,
+}
+
+/// Key of the map `entrances`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct EntranceKey {
+    /// A network with services that the outside reaches.
+    pub network: u32,
+}
+
+/// Value of the map `entrances`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Entrance {
+    /// The place of the network in the map `networks`.
+    pub table: u32,
+}

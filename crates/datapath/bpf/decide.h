@@ -200,7 +200,7 @@ static __always_inline verdict begin(struct work *work)
 {
 	const struct transport *t = &work->flow.transport;
 
-	if (work->outside == OUTSIDE_SENDER)
+	if (work->outside == OUTSIDE_SENDER && !work->may_enter)
 		return DROP_NO_CONNECTION;
 	if (t->part == PART_LATER)
 		return pass_unasked(work);
@@ -324,8 +324,8 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 	}
 	if (work->outside) {
 		fresh->flags |= CONNECTION_OUTSIDE;
-		fresh->nat_address = work->out.source;
-		fresh->nat_port = work->out.transport.source_port;
+		fresh->nat_address = work->face.address;
+		fresh->nat_port = work->face.port;
 	}
 	settle(fresh, work, from_high);
 	judged = put_in(work);

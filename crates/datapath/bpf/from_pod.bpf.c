@@ -129,7 +129,8 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 		if (action != GO_ON)
 			return action;
 		find_sender(skb, own, work);
-		return leave_network(skb);
+		action = answer_outside(skb);
+		return action == GO_ON ? leave_network(skb) : action;
 	}
 	if (judged == DROP_NO_BACKEND)
 		return refuse_service(skb, own, &work->flow);

@@ -8,11 +8,12 @@
 #include "decide.h"
 #include "deliver.h"
 #include "drops.h"
+#include "enter.h"
 #include "ipv4.h"
 #include "ipv6.h"
 #include "maps.h"
-#include "outside.h"
 #include "quote_outside.h"
+#include "send_outside.h"
 
 /* The packet becomes one to the pod that the way in leads to. */
 static __always_inline void follow_way_in(struct work *work, const struct connection *way)
@@ -23,8 +24,6 @@ static __always_inline void follow_way_in(struct work *work, const struct connec
 	work->flow.transport.destination_port = way->nat_port;
 	copy_flow(&work->out, &work->flow);
 	work->outside = OUTSIDE_SENDER;
-	__builtin_memset(&work->source, 0, sizeof(work->source));
-	work->source.place.ifindex = UPLINK_IFINDEX;
 }
 
 /* The way in of the packet at hand, by the packet that it is about. NULL where it is the node's. */
@@ -51,9 +50,11 @@ static __always_inline verdict find_pod(struct work *work)
 {
 	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
 
-	if (!to || !to->ifindex || to->table != work->flow.table)
+	if (!to || (to->ifindex && to->table != work->flow.table))
 		return DROP_NO_ENDPOINT;
 	note_end(&work->destination, to);
+	__builtin_memset(&work->source, 0, sizeof(work->source));
+	work->source.place.ifindex = UPLINK_IFINDEX;
 	return read_generation(work) ? FINE : DROP_CONNECTIONS_EXHAUSTED;
 }
 
@@ -80,28 +81,17 @@ static __always_inline verdict judge_entering(struct __sk_buff *skb, struct work
 	return conclude(skb, judged);
 }
 
-/* Keeps the way in as far as its connection. */
-static __always_inline void keep_way(struct work *work, __u8 state)
+/* The pod's side of the packet, to which the way in leads. */
+static __always_inline void turn_round(struct work *work)
 {
-	struct connection *way;
+	const struct flow *in = &work->out;
+	struct flow *back = &work->sender;
 
-	name_way_in(&work->key, &work->wire);
-	way = connection_at(&work->key);
-	if (!way)
-		return;
-	way->state = state;
-	if (!was_just_seen(way, work->now))
-		way->last_seen = work->now;
-}
-
-static __noinline void keep_way_of_pod(struct work *work)
-{
-	struct connection *known;
-
-	name_connection(&work->key, &work->out, is_higher(&work->out));
-	known = connection_at(&work->key);
-	if (known)
-		keep_way(work, known->state);
+	copy_flow(back, in);
+	back->source = in->destination;
+	back->destination = in->source;
+	back->transport.source_port = in->transport.destination_port;
+	back->transport.destination_port = in->transport.source_port;
 }
 
 static __noinline verdict enter(struct __sk_buff *skb, struct work *work)
@@ -112,8 +102,10 @@ static __noinline verdict enter(struct __sk_buff *skb, struct work *work)
 		judged = judge_entering(skb, work);
 	if (judged != FINE)
 		return judged;
-	keep_way_of_pod(work);
-	judged = remember_face(work);
+	turn_round(work);
+	judged = keep_way_in(work, &work->wire);
+	if (judged == FINE)
+		judged = remember_face(work);
 	if (judged == FINE && rewrite_outside(skb))
 		judged = DROP_KERNEL_REFUSED;
 	return judged;
@@ -128,33 +120,59 @@ static __noinline verdict enter_error(struct __sk_buff *skb, struct work *work)
 	return rewrite_quote(skb, work) ? DROP_KERNEL_REFUSED : FINE;
 }
 
+/* To the pod, wherever it is. */
+static __noinline int hand_in(struct __sk_buff *skb, struct work *work)
+{
+	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
+
+	copy_flow(&work->flow, &work->out);
+	if (!work->destination.place.ifindex)
+		return send_to_node(skb, work);
+	return eth ? deliver_here(skb, eth, &work->destination.place) :
+		     drop(skb, work->out.network, DROP_MALFORMED);
+}
+
+/* Whether the way in leads the packet on: not where a first word comes after the end, nor to a pod
+ * that is gone. */
+static __always_inline bool leads_on(const struct connection *way, const struct work *work)
+{
+	const struct endpoint_key pod = { .network = way->network, .address = way->nat_address };
+
+	return !is_reopened(way, &work->flow.transport) && bpf_map_lookup_elem(&endpoints, &pod);
+}
+
+/* An error from outside, about a packet that went out by the way. */
+static __noinline int take_in_error(struct __sk_buff *skb, struct work *work)
+{
+	struct connection *way = find_way_in(skb, work);
+	verdict judged = DROP_UNRELATED_ICMP;
+
+	if (!way)
+		return NOT_OURS;
+	follow_way_in(work, way);
+	if (read_generation(work) && is_about_connection(work, way))
+		judged = enter_error(skb, work);
+	return judged == FINE ? hand_in(skb, work) : drop(skb, work->flow.network, judged);
+}
+
 /* What becomes of a packet from outside, whose flow is in the work at hand. */
 __noinline int take_in(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
 	struct connection *way;
-	struct ethhdr *eth;
 	verdict judged;
-	bool is_about;
 
 	if (!work)
 		return NOT_OURS;
+	if (is_icmp(work->flow.transport.protocol) && is_error(&work->flow.transport))
+		return take_in_error(skb, work);
 	way = find_way_in(skb, work);
-	if (!way)
+	if (way && leads_on(way, work))
+		follow_way_in(work, way);
+	else if (!find_entrance(work) || !lead_in(work))
 		return NOT_OURS;
-	is_about = is_icmp(work->flow.transport.protocol) && is_error(&work->flow.transport);
-	follow_way_in(work, way);
-	if (!is_about)
-		judged = enter(skb, work);
-	else
-		judged = read_generation(work) && is_about_connection(work, way) ?
-				 enter_error(skb, work) :
-				 DROP_UNRELATED_ICMP;
-	if (judged != FINE)
-		return drop(skb, work->out.network, judged);
-	eth = frame_start(skb, sizeof(*eth));
-	return eth ? deliver_here(skb, eth, &work->destination.place) :
-		     drop(skb, work->out.network, DROP_MALFORMED);
+	judged = enter(skb, work);
+	return judged == FINE ? hand_in(skb, work) : drop(skb, work->out.network, judged);
 }
 
 /* Reads a packet of IPv4 into `flow`; says whether it may be anybody's but the node's. */

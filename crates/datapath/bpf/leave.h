@@ -10,22 +10,10 @@
 #include "constants.h"
 #include "decide.h"
 #include "drops.h"
-#include "outside.h"
+#include "send_outside.h"
 
 /* How many ports are tried for one that is free towards the same end. */
 #define PORT_TRIES 64
-
-static __always_inline verdict reason_closed(__u32 network, const struct address *ip)
-{
-	struct closed_key key = {
-		.prefix = 8 * (sizeof(key.network) + sizeof(key.address)),
-		.network = bpf_htonl(network),
-		.address = *ip,
-	};
-	struct closed *closed = bpf_map_lookup_elem(&outside_closed, &key);
-
-	return closed ? closed->reason : FINE;
-}
 
 /* Gives work->out the address of the network's face, if the packet may leave at all. */
 static __noinline verdict find_exit(struct work *work)
@@ -86,18 +74,20 @@ static __noinline verdict take_port(void)
 static __noinline verdict take_face(struct work *work)
 {
 	struct connection *known = work->outcome == OUTCOME_OPEN ? NULL : connection_at(&work->key);
-	verdict judged;
+	verdict judged = FINE;
 
 	if (known && same_address(&known->nat_address, &work->out.source)) {
 		work->out.transport.source_port = known->nat_port;
 		return FINE;
 	}
 	judged = take_port();
+	work->face.address = work->out.source;
+	work->face.port = work->out.transport.source_port;
 	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 	known = judged == FINE && known ? connection_at(&work->key) : NULL;
 	if (known) {
-		known->nat_address = work->out.source;
-		known->nat_port = work->out.transport.source_port;
+		known->nat_address = work->face.address;
+		known->nat_port = work->face.port;
 	}
 	return judged;
 }
@@ -132,41 +122,6 @@ static __always_inline verdict judge_leaving(struct __sk_buff *skb, struct work 
 	return conclude(skb, judged);
 }
 
-/* Puts in the way from work->out, as the outside sees the packet, back to who sent it, or keeps the
- * one that is there as far as its connection is. */
-static __noinline verdict keep_way_in(struct work *work, __u8 state)
-{
-	struct connection *fresh = &work->fresh;
-	struct connection *way;
-
-	name_way_in(&work->key, &work->out);
-	way = connection_at(&work->key);
-	if (way && leads_to(way, &work->sender)) {
-		way->state = state;
-		if (!was_just_seen(way, work->now))
-			way->last_seen = work->now;
-		return FINE;
-	}
-	__builtin_memset(fresh, 0, sizeof(*fresh));
-	fresh->opened = fresh->last_seen = work->now;
-	fresh->table = work->sender.table;
-	fresh->network = work->sender.network;
-	fresh->state = state;
-	fresh->nat_address = work->sender.source;
-	fresh->nat_port = work->sender.transport.source_port;
-	return put_in(work);
-}
-
-/* How far the connection of the packet at hand is. */
-static __always_inline __u8 state_of_sender(struct work *work)
-{
-	struct connection *known;
-
-	name_connection(&work->key, &work->sender, is_higher(&work->sender));
-	known = connection_at(&work->key);
-	return known ? known->state : STATE_NEW;
-}
-
 /* What becomes of a packet to nobody of its network. Its sender stands in work->source. */
 __noinline int leave_network(struct __sk_buff *skb)
 {
@@ -179,12 +134,8 @@ __noinline int leave_network(struct __sk_buff *skb)
 	__builtin_memset(&work->destination, 0, sizeof(work->destination));
 	work->destination.place.ifindex = UPLINK_IFINDEX;
 	judged = judge_leaving(skb, work);
-	if (judged == FINE)
-		judged = keep_way_in(work, state_of_sender(work));
-	if (judged == FINE && rewrite_outside(skb))
-		judged = DROP_KERNEL_REFUSED;
 	if (judged != FINE)
 		return drop(skb, work->flow.network, judged);
 	count_sent(skb, work->source.place.slot);
-	return bpf_redirect_neigh(UPLINK_IFINDEX, NULL, 0, 0);
+	return send_outside(skb, work);
 }

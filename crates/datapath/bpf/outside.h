@@ -29,6 +29,18 @@ static __always_inline bool leads_to(const struct connection *way, const struct 
 	       same_address(&way->nat_address, &flow->source);
 }
 
+static __always_inline verdict reason_closed(__u32 network, const struct address *ip)
+{
+	struct closed_key key = {
+		.prefix = 8 * (sizeof(key.network) + sizeof(key.address)),
+		.network = bpf_htonl(network),
+		.address = *ip,
+	};
+	struct closed *closed = bpf_map_lookup_elem(&outside_closed, &key);
+
+	return closed ? closed->reason : FINE;
+}
+
 /* An echo has its id in the place of a port, and in ICMP no address is in the checksum. */
 static __noinline long rewrite_echo(struct __sk_buff *skb, struct flow *from, struct flow *to)
 {
@@ -64,7 +76,7 @@ static __noinline long rewrite_icmp_ends(struct __sk_buff *skb, struct flow *fro
 }
 
 /* Gives the packet at hand, from or to the outside, the ends of work->out. Nothing, or an error. */
-__noinline int rewrite_outside(struct __sk_buff *skb)
+static __always_inline int rewrite_outside(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
 

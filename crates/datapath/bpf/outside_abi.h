@@ -18,6 +18,27 @@ struct egress {
 	__u8 reserved[4];
 };
 
+/* An address and port of this node that leads to a service. */
+struct node_port_key {
+	struct address address;
+	__be16 port;
+	__u8 protocol;
+	__u8 reserved;
+};
+
+struct node_port {
+	__u32 network; /* of the service, which is there at the address that is none */
+};
+
+/* A network with services that the outside reaches. */
+struct entrance_key {
+	__u32 network;
+};
+
+struct entrance {
+	__u32 table; /* of the network in `networks` */
+};
+
 /* Addresses that nothing leaves for: of one network's pods, or of any. */
 struct closed_key {
 	__u32 prefix; /* how many bits of the rest count */

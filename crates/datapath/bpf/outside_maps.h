@@ -17,6 +17,26 @@ struct {
 	__type(value, struct egress);
 } egresses SEC(".maps");
 
+/* What leads from outside to a service. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct node_port_key);
+	__type(value, struct node_port);
+} node_ports SEC(".maps");
+
+/* The networks of those services. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_INTERFACES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct entrance_key);
+	__type(value, struct entrance);
+} entrances SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -27,16 +27,6 @@ struct too_big_ipv6 {
 #define ROOM_IPV4 (sizeof(struct too_big_ipv4) - QUOTE_IPV4)
 #define ROOM_IPV6 (sizeof(struct too_big_ipv6) - QUOTE_IPV6)
 
-/* A batch is cut into packets later; then these must fit. */
-static __always_inline bool fits_tunnel(struct __sk_buff *skb)
-{
-	__u32 mtu = 0;
-
-	if (skb->len <= POD_MTU + ETH_HLEN)
-		return true;
-	return skb->gso_size && !bpf_check_mtu(skb, OVERLAY_IFINDEX, &mtu, 0, BPF_MTU_CHK_SEGS);
-}
-
 /* Cuts the packet to its quote and makes room for headers between it and the Ethernet header. */
 static __always_inline bool make_room(struct __sk_buff *skb, __u32 quote, __u32 room)
 {

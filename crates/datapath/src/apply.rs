@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Egress, Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
+use atoll_plan::{
+    Egress, Endpoint, Guard, HostInterface, Place, PodInterface, Service, ServiceDoor, ServiceKey,
+    Step,
+};
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -81,8 +84,8 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
-        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
-        Step::RemoveService(key) => datapath.maps.services.remove(*key),
+        Step::PutService(key, service) => put_service(datapath, key, service).await,
+        Step::RemoveService(key) => remove_service(datapath, key).await,
         Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::CloseOutside(closed) => datapath.maps.outside.close(closed),
@@ -124,6 +127,7 @@ async fn guard_interface(
         None => (datapath.maps.new_seat(guard.network.get())?, clock::now()?),
     };
     datapath.maps.interfaces.put(key, encode::interface(name, guard, seat, since)?)?;
+    datapath.maps.node_ports.reseat(guard.network.get(), seat.table)?;
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
@@ -184,6 +188,29 @@ fn remove_service_door(datapath: &mut Datapath, door: &ServiceDoor) -> Result<()
         datapath.maps.service_fronts.remove(back)?;
     }
     Ok(())
+}
+
+/// A service at the unspecified address is one that node ports lead to.
+async fn put_service(
+    datapath: &mut Datapath,
+    key: &ServiceKey,
+    service: &Service,
+) -> Result<(), DatapathError> {
+    datapath.maps.services.put(*key, service)?;
+    if !key.ip.is_unspecified() {
+        return Ok(());
+    }
+    let place = datapath.maps.networks.place(key.network.get());
+    datapath.maps.node_ports.put(key, &datapath.uplink, place)?;
+    datapath.mind_uplink().await
+}
+
+async fn remove_service(datapath: &mut Datapath, key: &ServiceKey) -> Result<(), DatapathError> {
+    if key.ip.is_unspecified() {
+        datapath.maps.node_ports.remove(key)?;
+        datapath.mind_uplink().await?;
+    }
+    datapath.maps.services.remove(*key)
 }
 
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {

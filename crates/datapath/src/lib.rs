@@ -32,6 +32,7 @@ mod netlink;
 mod networks;
 mod news;
 mod node_link;
+mod node_ports;
 mod observe;
 mod outside;
 mod overlay;
@@ -187,16 +188,20 @@ impl Datapath {
     /// the nodes say to each other passes there, too.
     async fn mind_uplink(&mut self) -> Result<(), DatapathError> {
         let link = &self.uplink.link;
-        match self.maps.outside.is_needed()? {
+        match self.needs_uplink()? {
             true if self.from_uplink.is_on(&self.netlink, link).await? => Ok(()),
             true => self.from_uplink.put_on(&self.netlink, link).await,
             false => self.from_uplink.take_off(&self.netlink, link).await,
         }
     }
 
+    fn needs_uplink(&self) -> Result<bool, DatapathError> {
+        Ok(self.maps.outside.is_needed()? || self.maps.node_ports.is_needed()?)
+    }
+
     async fn is_uplink_in_order(&self) -> Result<bool, DatapathError> {
         let is_on = self.from_uplink.is_on(&self.netlink, &self.uplink.link).await?;
-        Ok(is_on == self.maps.outside.is_needed()?)
+        Ok(is_on == self.needs_uplink()?)
     }
 
     async fn is_in_order(&self) -> Result<bool, DatapathError> {

@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::networks::Networks;
+use crate::node_ports::{self, NodePorts};
 use crate::outside::{self, Outside};
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
@@ -64,6 +65,7 @@ pub(crate) struct Maps {
     pub(crate) services: Services,
     pub(crate) policy: PolicyMaps,
     pub(crate) outside: Outside,
+    pub(crate) node_ports: NodePorts,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -86,6 +88,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;
     outside::check_pinned(dir)?;
+    node_ports::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -120,6 +123,7 @@ impl Maps {
             services: Services::open(dir)?,
             policy: PolicyMaps::open(dir)?,
             outside: Outside::open(dir)?,
+            node_ports: NodePorts::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

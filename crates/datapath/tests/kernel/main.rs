@@ -13,6 +13,7 @@ mod fragments;
 mod gateway;
 mod isolation;
 mod lifecycle;
+mod node_ports;
 mod outside;
 mod overlay;
 mod overlay_ipv6;

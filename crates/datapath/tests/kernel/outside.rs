@@ -26,21 +26,21 @@ pub(crate) const FAR: [IpAddr; 2] = [
 ];
 
 impl World {
-    /// At the other end of the only node's uplink.
-    pub(crate) fn beside(node: &Node) -> World {
+    /// This many nodes, and the world on their wire.
+    pub(crate) fn with_nodes(count: u8) -> (World, Fabric) {
         let namespace = Namespace::new();
-        node.namespace.ip(&format!("link set nowhere netns {}", namespace.path().display()));
-        namespace.ip("link set nowhere name uplink");
-        namespace.ip(&format!("address add {WORLD_V4}/24 dev uplink"));
-        namespace.ip(&format!("address add {WORLD_V6}/64 dev uplink nodad"));
-        namespace.ip("link set uplink up");
+        let fabric = Fabric::on_wire_through(&namespace, count);
+        namespace.ip(&format!("address add {WORLD_V4}/24 dev wire"));
+        namespace.ip(&format!("address add {WORLD_V6}/64 dev wire nodad"));
         for ip in FAR {
             let length = if ip.is_ipv4() { 32 } else { 128 };
             namespace.ip(&format!("address add {ip}/{length} dev lo nodad"));
         }
-        node.namespace.ip(&format!("route add default via {WORLD_V4}"));
-        node.namespace.ip(&format!("-6 route add default via {WORLD_V6}"));
-        World { namespace }
+        for node in &fabric.nodes {
+            node.namespace.ip(&format!("route add default via {WORLD_V4}"));
+            node.namespace.ip(&format!("-6 route add default via {WORLD_V6}"));
+        }
+        (World { namespace }, fabric)
     }
 
     pub(crate) fn listen(&self, at: SocketAddr) -> TcpListener {
@@ -65,8 +65,7 @@ const OWN: [u32; 2] = [100, 200];
 
 impl Scene {
     fn with_egress(networks: &[u32]) -> Scene {
-        let fabric = Fabric::of(1);
-        let world = World::beside(&fabric.nodes[0]);
+        let (world, fabric) = World::with_nodes(1);
         let pods = OWN.map(|number| fabric.planned_pod(0, network(number), "10.0.0.5"));
         let scene = Scene { fabric, world, pods };
         {

@@ -65,7 +65,8 @@ pub fn only(ip: IpAddr) -> Option<Cidr> {
     format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 }).parse().ok()
 }
 
-/// Writes the ways out, and what is closed, into the plan; nothing where no network has one.
+/// Writes the ways out, and what is closed, into the plan. What is a network's own is closed to it
+/// whether it has egress or not: nobody comes in from there, either.
 pub(super) fn plan_egress(
     outlets: &[OutletOf<'_>],
     denied: &BTreeSet<Cidr>,
@@ -78,18 +79,17 @@ pub(super) fn plan_egress(
         sharers.entry(of.network).or_default().push(of);
     }
     for (network, sharers) in sharers {
+        let own = sharers.iter().flat_map(|it| &it.outlet.ranges);
+        plan.closed.extend(own.map(|range| Closed { to: Some(network), range: *range }));
         let [first, others @ ..] = &sharers[..] else { continue };
         if let Some(other) = others.iter().find(|it| it.outlet.mode != first.outlet.mode) {
             let [one, other] = [first, other].map(|it| it.name.to_owned());
             complaints.push(Complaint::EgressContested { one, other });
             continue;
         }
-        if first.outlet.mode != EgressMode::Node {
-            continue;
+        if first.outlet.mode == EgressMode::Node {
+            plan.egress.insert(network, Egress::Node);
         }
-        plan.egress.insert(network, Egress::Node);
-        let own = sharers.iter().flat_map(|it| &it.outlet.ranges);
-        plan.closed.extend(own.map(|range| Closed { to: Some(network), range: *range }));
     }
     if !plan.egress.is_empty() {
         let never = NEVER.iter().filter_map(|range| range.parse().ok());
@@ -150,17 +150,17 @@ mod tests {
         assert_eq!(complaints, []);
         let closed =
             |to, range: &str| plan.closed.contains(&Closed { to, range: range.parse().unwrap() });
-        assert!(closed(Some(id(1)), "10.0.0.0/16") && !closed(Some(id(2)), "10.0.0.0/16"));
+        assert!(closed(Some(id(1)), "10.0.0.0/16") && closed(Some(id(2)), "10.0.0.0/16"));
         assert!(closed(None, "192.0.2.1/32") && closed(None, "169.254.0.0/16"));
-        assert_eq!(plan.closed.len(), 1 + 1 + NEVER.len(), "every range of ours can be read");
+        assert_eq!(plan.closed.len(), 2 + 1 + NEVER.len(), "every range of ours can be read");
     }
 
     #[test]
-    fn where_nobody_has_egress_nothing_is_closed() {
+    fn where_nobody_has_egress_only_what_is_a_networks_own_is_closed() {
         let none = outlet(EgressMode::None, "10.0.0.0/16");
         let outlets = [OutletOf { name: "a.one", network: id(1), outlet: &none }];
         let (plan, _) = planned(&outlets, &[1]);
-        assert_eq!((plan.egress.len(), plan.closed.len()), (0, 0));
+        assert_eq!((plan.egress.len(), plan.closed.len()), (0, 1));
     }
 
     #[test]
