@@ -114,6 +114,7 @@ static __noinline int send_on(struct __sk_buff *skb, struct interface *own, cons
 	return send(skb, own, to, node);
 }
 
+/* What becomes of the packet, or GO_ON to the outside. */
 __noinline int slow_from_pod(struct __sk_buff *skb)
 {
 	struct interface *own = interface_of(skb->ifindex);
@@ -126,11 +127,8 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 	if (judged == DROP_NO_ENDPOINT) {
 		int action = to_nobody(skb, own, &work->flow);
 
-		if (action != GO_ON)
-			return action;
 		find_sender(skb, own, work);
-		action = answer_outside(skb);
-		return action == GO_ON ? leave_network(skb) : action;
+		return action;
 	}
 	if (judged == DROP_NO_BACKEND)
 		return refuse_service(skb, own, &work->flow);
@@ -167,6 +165,14 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	return send_on(skb, own, &work->destination.place, &work->destination.node);
 }
 
+/* Called from the program itself: policy needs what a frame between would take of the stack. */
+static __always_inline int beyond_network(struct __sk_buff *skb, int action)
+{
+	if (action == GO_ON)
+		action = answer_outside(skb);
+	return action == GO_ON ? leave_network(skb) : action;
+}
+
 /* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
 					    const struct connection *known)
@@ -183,7 +189,7 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 		if (action != GO_ON)
 			return action;
 	}
-	return slow_from_pod(skb);
+	return beyond_network(skb, slow_from_pod(skb));
 }
 
 /* A packet of a connection that is decided: all that most packets ever need. The place is taken from

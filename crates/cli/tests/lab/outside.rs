@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    Lab, atoll_command, await_condition, kill_agent_and_await_the_next, state_dir,
+    Lab, Said, atoll_command, await_condition, kill_agent_and_await_the_next, state_dir,
 };
 
 const WIRE: &str = "172.30.0.1";
@@ -64,6 +64,38 @@ fn tenant(name: &str) -> String {
     ])
 }
 
+/// A pod on the other node, and a service by whose node port the outside reaches it.
+fn shop(name: &str, port: u16, policy: &str) -> String {
+    let server = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "far", "namespace": name, "labels": {"app": "shop"},
+                     "annotations": {"atoll.dev/nics": r#"[{"ip":"10.0.0.6"}]"#}},
+        "spec": {"nodeSelector": {"kubernetes.io/hostname": "node2"},
+                 "terminationGracePeriodSeconds": 1,
+                 "containers": [{"name": "toolbox", "image": "none",
+                                 "command": ["atoll", "toolbox", "serve"],
+                                 "env": [{"name": "POD_NAME", "value": "far"},
+                                         {"name": "POD_NAMESPACE", "value": name}]}]}});
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "shop", "namespace": name},
+        "spec": {"type": "NodePort", "selector": {"app": "shop"}, "externalTrafficPolicy": policy,
+                 "ports": [{"port": 80, "targetPort": 8080, "nodePort": port}]}});
+    yaml(&[server, service])
+}
+
+/// Who answers somebody outside at a node's port, and as whom it sees the asker.
+fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, String)> {
+    let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
+    let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
+    let to = format!("{node}:{port}");
+    let said: Said = atoll_command(&[&enter[..], &["toolbox", "connect", "tcp", &to]].concat())
+        .output()
+        .unwrap()
+        .into();
+    let answer: Value = serde_json::from_str(&said.out).ok()?;
+    let text = |field: &str| answer[field].as_str().map(ToOwned::to_owned);
+    Some((text("pod")?, text("peer")?.rsplit_once(':')?.0.to_owned()))
+}
+
 /// Says how the pods of a tenant reach the outside.
 fn set_egress(lab: &Lab, tenant: &str, mode: &str) {
     let patch = json!({"spec": {"egress": {"mode": mode}}}).to_string();
@@ -105,7 +137,7 @@ fn pods_of_networks_with_egress_reach_the_outside_as_their_node_and_others_do_no
         for (protocol, to) in [("tcp", WIRE), ("tcp", FAR), ("udp", WIRE)] {
             assert_eq!(seen(&lab, tenant, protocol, to).as_deref(), Some("172.30.0.11"));
         }
-        lab.exec(&format!("{tenant}/web"), &["ping", "-c", "1", "-W", "5", FAR]).good();
+        lab.connect(&format!("{tenant}/web"), "icmp", FAR).good();
     }
     assert_eq!(seen(&lab, "hooli", "tcp", FAR), None);
     assert!(lab.drops(Some("hooli.default"), "no-endpoint") > 0);
@@ -158,4 +190,48 @@ fn connections_to_the_outside_go_on_while_the_agent_is_killed() {
     for tenant in ["acme", "globex"] {
         assert_eq!(seen(&lab, tenant, "tcp", FAR).as_deref(), Some("172.30.0.11"));
     }
+}
+
+const NODES: [&str; 2] = ["172.30.0.11", "172.30.0.12"];
+const SHOPS: [(&str, u16); 2] = [("acme", 30100), ("globex", 30200)];
+
+/// Whom the outside finds at a port of either node.
+fn found(lab: &Lab, port: u16) -> [Option<(String, String)>; 2] {
+    NODES.map(|node| entered(lab, node, port))
+}
+
+#[test]
+fn the_outside_reaches_a_service_by_its_port_of_every_node_that_has_a_pod_of_its_network() {
+    let (lab, _world) = lab();
+    for (tenant, port) in SHOPS {
+        lab.apply(&shop(tenant, port, "Cluster")).good();
+    }
+    lab.wait_for_pods();
+    for (tenant, port) in SHOPS {
+        let shop = Some((format!("{tenant}/far"), WIRE.to_owned()));
+        let mut last = found(&lab, port);
+        await_condition(|| {
+            last = found(&lab, port);
+            last == [shop.clone(), shop.clone()]
+        })
+        .unwrap_or_else(|()| panic!("{tenant}: {last:?}"));
+    }
+    for (node, (_, port)) in NODES.iter().flat_map(|node| SHOPS.map(|shop| (node, shop))) {
+        let said = lab.connect("acme/web", "tcp", &format!("{node}:{port}"));
+        assert!(!said.ok, "a pod reaches no port of a node: {}", said.out);
+    }
+
+    let nobody = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "closed", "namespace": "acme"},
+        "spec": {"podSelector": {"matchLabels": {"app": "shop"}}, "policyTypes": ["Ingress"],
+                 "ingress": [{"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}]}});
+    lab.apply(&yaml(&[nobody])).good();
+    await_condition(|| found(&lab, 30100) == [None, None]).expect("the policy holds");
+    assert!(lab.drops(Some("acme.default"), "policy-denied-ingress") > 0);
+    assert_eq!(entered(&lab, NODES[0], 30200).unwrap().0, "globex/far");
+
+    let local = r#"{"spec":{"externalTrafficPolicy":"Local"}}"#;
+    lab.kubectl(&["patch", "service", "shop", "-n", "globex", "-p", local]).good();
+    await_condition(|| found(&lab, 30200)[0].is_none()).expect("node1 has no pod of it");
+    assert_eq!(entered(&lab, NODES[1], 30200).unwrap().0, "globex/far");
 }
