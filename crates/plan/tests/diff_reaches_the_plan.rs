@@ -378,6 +378,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
+            "close 10.0.0.0/24 to network 1 outside".into(),
+            "put the egress of network 1".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -387,6 +389,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert!(matches!(
         down[..],
         [
+            Step::RemoveEgress(_),
+            Step::OpenOutside(_),
             Step::RemoveService(_),
             Step::RemoveEndpoint(_),
             Step::RemoveInterfaces(_),
