@@ -96,7 +96,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
 		int action = answer_outside(skb);
 
-		if (action != GO_ON)
+		if (action != GO_ON && action != GO_TO_NODE)
 			return action;
 	}
 	if (judged == FINE)

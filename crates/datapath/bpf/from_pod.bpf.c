@@ -170,6 +170,8 @@ static __always_inline int beyond_network(struct __sk_buff *skb, int action)
 {
 	if (action == GO_ON)
 		action = answer_outside(skb);
+	if (action == GO_TO_NODE)
+		return send_to_node(skb);
 	return action == GO_ON ? leave_network(skb) : action;
 }
 

@@ -127,7 +127,7 @@ static __noinline int hand_in(struct __sk_buff *skb, struct work *work)
 
 	copy_flow(&work->flow, &work->out);
 	if (!work->destination.place.ifindex)
-		return send_to_node(skb, work);
+		return send_to_node(skb);
 	return eth ? deliver_here(skb, eth, &work->destination.place) :
 		     drop(skb, work->out.network, DROP_MALFORMED);
 }

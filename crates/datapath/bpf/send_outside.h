@@ -24,10 +24,13 @@ static __always_inline int send_outside(struct __sk_buff *skb, struct work *work
 }
 
 /* To the node that has the other end. */
-static __noinline int send_to_node(struct __sk_buff *skb, struct work *work)
+__noinline int send_to_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
+	struct work *work = work_at_hand();
 
+	if (!work)
+		return TC_ACT_SHOT;
 	if (!eth || !fits_tunnel(skb))
 		return drop(skb, work->flow.network, eth ? DROP_TOO_BIG : DROP_MALFORMED);
 	return deliver_there(skb, eth, work->flow.network, &work->destination.place,
@@ -72,6 +75,10 @@ static __always_inline verdict judge_answer(struct __sk_buff *skb, struct work *
 	return conclude(skb, judged);
 }
 
+/* What an answer comes to whose client is outside of another node: send_to_node is for the program
+ * itself to call, since its tunnel key does not fit on a longer path's stack. */
+#define GO_TO_NODE -2
+
 /* What becomes of an answer to the outside, whose sender stands in work->source; GO_ON where it is
  * none. */
 __noinline int answer_outside(struct __sk_buff *skb)
@@ -89,5 +96,5 @@ __noinline int answer_outside(struct __sk_buff *skb)
 		return drop(skb, work->flow.network, judged);
 	if (work->source.place.ifindex)
 		count_sent(skb, work->source.place.slot);
-	return work->destination.place.ifindex ? send_outside(skb, work) : send_to_node(skb, work);
+	return work->destination.place.ifindex ? send_outside(skb, work) : GO_TO_NODE;
 }

@@ -334,7 +334,7 @@ fn a_connection_goes_on_while_the_datapath_is_opened_anew() {
     let ours = connect(scene.pods[0].v4(), 0, at, LIMIT).unwrap();
     let (theirs, _) = listener.accept().unwrap();
     exchange(&ours, &theirs, 10_000);
-    scene.node().run(|state| state.open());
+    scene.node().run(crate::fabric::State::open);
     assert_eq!(scene.node().observe(), scene.node().planned());
     exchange(&ours, &theirs, 10_000);
 }
