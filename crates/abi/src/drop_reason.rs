@@ -91,6 +91,10 @@ drop_reasons! {
     PolicyDeniedIngress = 28, "policy-denied-ingress";
     /// the destination is a service that has no backend
     NoBackend = 29, "no-backend";
+    /// nothing leaves for this address: a node's, the cluster's own, or one that is denied
+    OutsideClosed = 30, "outside-closed";
+    /// every port tried that the network has for the outside is taken towards this destination
+    NatPortsSpent = 31, "nat-ports-spent";
 }
 
 impl DropReason {

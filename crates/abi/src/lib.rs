@@ -11,6 +11,7 @@ mod connection;
 mod drop_reason;
 mod event;
 mod layout;
+mod outside;
 mod policy;
 mod service;
 
@@ -30,6 +31,10 @@ pub use layout::{
     InterfaceKey, LAYOUT_VERSION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_NETWORK,
     NearInterface, Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey, ServiceFront,
     ServiceFrontKey,
+};
+pub use outside::{
+    CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, Entrance, EntranceKey, KIND_OUTSIDE,
+    NodePort, NodePortKey,
 };
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,

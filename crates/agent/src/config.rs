@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use atoll_dns::{Limits, Rate};
+use atoll_types::Cidr;
 use atoll_zones::DomainName;
 
 use crate::plugin::PluginPlaces;
@@ -40,6 +41,11 @@ pub struct AgentConfig {
     /// An address where Prometheus reads what was counted on this node; nowhere by default.
     #[arg(long)]
     pub metrics_address: Option<SocketAddr>,
+
+    /// A range that no pod reaches outside, beside nodes and what is the cluster's own; with a comma
+    /// between, several. The cluster's range of services belongs here.
+    #[arg(long, value_delimiter = ',')]
+    pub egress_deny: Vec<Cidr>,
 
     /// Where to put the CNI plugin.
     #[command(flatten)]

@@ -107,7 +107,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         follow,
         reports,
         Timing::default(),
-    );
+    )
+    .denying(&config.egress_deny);
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 use atoll_model::compile::{Complaint, Occupant};
 use atoll_plan::{HostInterface, Observed, Resolver};
+use atoll_types::Cidr;
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -99,6 +100,8 @@ pub(crate) struct Reconciler<K, F> {
     occupants: BTreeMap<HostInterface, Occupant>,
     /// Those who want to hear what happens to packets.
     listeners: Listeners,
+    /// What an administrator lets no pod reach outside.
+    denied: Vec<Cidr>,
     /// Where each pod of the last plan is probed, by its UID.
     primaries: BTreeMap<String, (HostInterface, IpAddr)>,
 }
@@ -137,8 +140,14 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
             listeners: Listeners::default(),
+            denied: Vec::new(),
             primaries: BTreeMap::new(),
         }
+    }
+
+    /// Lets no pod reach these outside.
+    pub(crate) fn denying(self, denied: &[Cidr]) -> Self {
+        Reconciler { denied: denied.to_vec(), ..self }
     }
 
     /// Takes messages for good.

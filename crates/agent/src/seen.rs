@@ -9,13 +9,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use atoll_api::DnsMode;
 use atoll_model::compile::{
-    Answers, Attachment, EndpointGroup, NodeView, OwnResolver, PlacedPort, ServiceFront,
+    Answers, Attachment, EndpointGroup, NodeView, Outlet, OutletOf, OwnResolver, PlacedPort,
+    ServiceFront, only,
 };
 use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_model::outside::Held;
 use atoll_plan::Resolver;
 use atoll_policy::Labels;
-use atoll_types::{Label, NetworkId, NetworkName};
+use atoll_types::{Cidr, Label, NetworkId, NetworkName};
 use atoll_zones::{Service, Slice};
 
 use crate::infra::Backed;
@@ -49,6 +50,8 @@ pub(crate) enum Change {
     NetworkPorts(NetworkId, Delta<PortKey, PlacedPort>),
     /// A network that is present here, by object name: what it says of its names.
     Network(String, Delta<String, NetworkDns>),
+    /// The same network: what it says of the outside.
+    Outlet(String, Delta<String, Outlet>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, SeenNamespace>),
     /// Services of a namespace whose network is present here, by what names need of them.
@@ -81,6 +84,7 @@ impl Change {
             | Change::OwnPorts(_)
             | Change::NetworkPorts(..)
             | Change::Network(..)
+            | Change::Outlet(..)
             | Change::Namespaces(_)
             | Change::Api(_)
             | Change::Exports(_)
@@ -205,6 +209,8 @@ pub(crate) struct SeenNode {
     pub(crate) underlay: IpAddr,
     /// What policy knows of it.
     pub(crate) facts: atoll_policy::Node,
+    /// The ranges of its pods that are of no tenant.
+    pub(crate) pod_ranges: Vec<Cidr>,
 }
 
 /// A namespace.
@@ -238,6 +244,8 @@ pub(crate) struct Seen {
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
     /// What each network that is here says of its names, by object name.
     dns: BTreeMap<String, Listed<String, NetworkDns>>,
+    /// And of the outside.
+    outlets: BTreeMap<String, Listed<String, Outlet>>,
     namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
@@ -271,6 +279,11 @@ impl Seen {
             Change::Network(name, delta) => {
                 if let Some(dns) = self.dns.get_mut(&name) {
                     absorb(dns, delta);
+                }
+            }
+            Change::Outlet(name, delta) => {
+                if let Some(outlet) = self.outlets.get_mut(&name) {
+                    absorb(outlet, delta);
                 }
             }
             Change::Zones(_)
@@ -343,8 +356,10 @@ impl Seen {
         let names = self.own_ports.iter().flat_map(BTreeMap::values).map(|own| &own.name);
         let names: BTreeSet<String> = names.cloned().collect();
         self.dns.retain(|name, _| names.contains(name));
+        self.outlets.retain(|name, _| names.contains(name));
         for name in names {
-            self.dns.entry(name).or_default();
+            self.dns.entry(name.clone()).or_default();
+            self.outlets.entry(name).or_default();
         }
     }
 
@@ -367,6 +382,29 @@ impl Seen {
             (network, OwnResolver { at: dns.addresses, answers })
         };
         own.filter_map(|own| Some(resolver(own.network, self.dns_of(&own.name)?))).collect()
+    }
+
+    /// What the networks that are here say of the outside.
+    fn outlets(&self) -> Vec<OutletOf<'_>> {
+        let own = self.own_ports.iter().flat_map(BTreeMap::values);
+        let numbers: BTreeMap<&str, NetworkId> =
+            own.map(|own| (own.name.as_str(), own.network)).collect();
+        let outlet = |(name, network): (&str, NetworkId)| {
+            let (name, outlet) = self.outlets.get(name)?.as_ref()?.get_key_value(name)?;
+            Some(OutletOf { name, network, outlet })
+        };
+        numbers.into_iter().filter_map(outlet).collect()
+    }
+
+    /// What of the cluster nobody reaches by way of the outside: its nodes, and the pods that are of
+    /// no tenant.
+    fn own_of_cluster(&self) -> BTreeSet<Cidr> {
+        let nodes = self.nodes.iter().flat_map(BTreeMap::values);
+        let ranges = |node: &SeenNode| {
+            let ips = node.facts.ips.iter().copied().chain([node.underlay]);
+            ips.filter_map(only).chain(node.pod_ranges.iter().copied()).collect::<Vec<_>>()
+        };
+        nodes.flat_map(ranges).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -408,6 +446,7 @@ impl Seen {
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
             && self.dns.values().all(Option::is_some)
+            && self.outlets.values().all(Option::is_some)
     }
 
     /// Whether a namespace is known to be no tenant's. One that is not known may be anybody's.
@@ -463,6 +502,8 @@ impl Seen {
             attachments: attachments.collect(),
             cluster_dns,
             own_dns: self.own_dns(led),
+            outlets: self.outlets(),
+            denied: self.own_of_cluster(),
             ..NodeView::default()
         }
     }
@@ -530,7 +571,8 @@ mod plain {
 
     impl From<[u8; 4]> for SeenNode {
         fn from(underlay: [u8; 4]) -> Self {
-            SeenNode { underlay: underlay.into(), facts: atoll_policy::Node::default() }
+            let (underlay, facts) = (underlay.into(), atoll_policy::Node::default());
+            SeenNode { underlay, facts, pod_ranges: Vec::new() }
         }
     }
 

@@ -170,6 +170,7 @@ impl Services {
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
             | Change::Network(..)
+            | Change::Outlet(..)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Api(_)

@@ -9,12 +9,12 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{Claim, Network, Port, marks};
-use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceFront};
+use atoll_api::{AddressPool, Claim, Network, Port, marks};
+use atoll_model::compile::{EndpointGroup, Outlet, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
 use atoll_model::outside::Held;
-use atoll_types::NetworkId;
+use atoll_types::{Cidr, NetworkId};
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -40,7 +40,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 7],
+    _always: [Watch; 8],
     networks: BTreeMap<NetworkId, Watch>,
     held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
@@ -83,10 +83,12 @@ impl Watches {
     ) -> Self {
         let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
+            watcher::Config::default(),
             move |node| {
                 let facts = atoll_policy::read_node(node);
-                let seen = internal_ip(node, underlay).map(|underlay| SeenNode { underlay, facts });
-                (seen, zone(node))
+                let pod_ranges = pod_ranges(node);
+                let seen = internal_ip(node, underlay);
+                (seen.map(|underlay| SeenNode { underlay, facts, pod_ranges }), zone(node))
             },
             Node::name_any,
             (changes.clone(), Change::Nodes, Change::Zones),
@@ -118,6 +120,7 @@ impl Watches {
                 source.exports(),
                 source.cluster_policies(),
                 source.probed(node),
+                source.pools(),
             ],
             source,
             networks: BTreeMap::new(),
@@ -173,13 +176,17 @@ impl Source {
     }
 
     fn dns(&self, network: &str) -> Watch {
-        let name = network.to_owned();
-        Watch::start(follow::<Network, _, _>(
+        let (names, outside) = (network.to_owned(), network.to_owned());
+        Watch::start(follow_twofold::<Network, _, _, _>(
             Api::all(self.client.clone()),
             watcher::Config::default().fields(&format!("metadata.name={network}")),
-            |network| Some((network.name_any(), network_dns(network))),
+            |network| (Some(network_dns(network)), Some(Outlet::read(network))),
             Network::name_any,
-            (self.changes.clone(), move |delta| Change::Network(name.clone(), delta)),
+            (
+                self.changes.clone(),
+                move |delta| Change::Network(names.clone(), delta),
+                move |delta| Change::Outlet(outside.clone(), delta),
+            ),
         ))
     }
 
@@ -198,6 +205,7 @@ impl Source {
         let (names, fronts) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<Service, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
             |service| (named(service), front(service)),
             Service::name_any,
             (
@@ -229,6 +237,16 @@ impl Source {
         ))
     }
 
+    fn pools(&self) -> Watch {
+        Watch::start(follow::<AddressPool, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default(),
+            |pool| Some((pool.name_any(), read_ranges(&pool.spec.cidrs))),
+            ResourceExt::name_any,
+            (self.changes.clone(), Change::Pools),
+        ))
+    }
+
     /// Of the pods of this node only what is written on them: their specs are the kubelet's matter.
     fn probed(&self, node: &str) -> Watch {
         Watch::start(follow::<PartialObjectMeta<Pod>, _, _>(
@@ -255,6 +273,7 @@ impl Source {
         let (names, groups) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<EndpointSlice, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
+            watcher::Config::default(),
             |slice| (Slice::read(slice), EndpointGroup::read(slice)),
             EndpointSlice::name_any,
             (
@@ -286,6 +305,18 @@ pub(crate) fn internal_ip(node: &Node, own: Option<IpAddr>) -> Option<IpAddr> {
     let mut ips = internal.filter_map(|address| address.address.parse::<IpAddr>().ok());
     let first = ips.clone().next();
     ips.find(|ip| own.is_some_and(|own| own.is_ipv4() == ip.is_ipv4())).or(first)
+}
+
+/// The ranges of a node's pods that are of no tenant, where it has any.
+fn pod_ranges(node: &Node) -> Vec<Cidr> {
+    let spec = node.spec.iter();
+    let all = spec.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr));
+    read_ranges(all)
+}
+
+/// The ranges among these that can be read.
+fn read_ranges<'a>(ranges: impl IntoIterator<Item = &'a String>) -> Vec<Cidr> {
+    ranges.into_iter().filter_map(|range| range.parse().ok()).collect()
 }
 
 fn key(port: &Port) -> PortKey {
@@ -359,6 +390,7 @@ fn zone(node: &Node) -> Option<String> {
 /// Watches for good objects that say two things, and sends every change as a change of each.
 async fn follow_twofold<R, A, B, F>(
     api: Api<R>,
+    config: watcher::Config,
     read: impl Fn(&R) -> (Option<A>, Option<B>) + Send,
     name: F,
     (changes, first, second): (
@@ -370,7 +402,7 @@ async fn follow_twofold<R, A, B, F>(
     R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     F: Fn(&R) -> String + Send + Copy,
 {
-    let events = watcher(api, watcher::Config::default()).default_backoff();
+    let events = watcher(api, config).default_backoff();
     let read = |object: &R| Some((name(object), read(object)));
     let mut deltas = std::pin::pin!(deltas(events, read, name));
     while let Some(delta) = deltas.next().await {

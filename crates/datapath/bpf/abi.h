@@ -136,6 +136,7 @@ enum entry_kind {
 	KIND_CONNECTION = 0,
 	KIND_FRAGMENTS_OF_LOW = 1,
 	KIND_FRAGMENTS_OF_HIGH = 2,
+	KIND_OUTSIDE = 3, /* no connection: what comes from outside for a pod; of NO_NETWORK */
 };
 
 enum connection_state {
@@ -163,6 +164,8 @@ enum connection_state {
 #define CONNECTION_LEADS_ON 16
 /* It was refused when it was decided anew. */
 #define CONNECTION_DENIED 32
+/* One end is in no network. It sees `nat_address` and `nat_port` in the place of the pod. */
+#define CONNECTION_OUTSIDE 64
 
 /* Where one end of a connection is: an interface of this node, or another node. */
 struct place {
@@ -192,8 +195,11 @@ struct connection {
 	__u64 last_seen;     /* nanoseconds of the monotonic clock, to the second */
 	struct address node; /* of the end that is on another one */
 	__u64 opened;	     /* nanoseconds of the monotonic clock */
-	__u32 egress_rule;   /* what let it leave its opener; zero: nobody was asked */
-	__u32 ingress_rule;  /* what let it reach the other end, likewise */
+	union {
+		__u32 egress_rule; /* what let it leave its opener; zero: nobody was asked */
+		__u32 network;	   /* of KIND_OUTSIDE: where `nat_address` is */
+	};
+	__u32 ingress_rule; /* what let it reach the other end, likewise */
 	union {
 		struct address nat_address;
 		struct first_fragment first;
@@ -271,6 +277,8 @@ enum drop_reason {
 	DROP_POLICY_DENIED_EGRESS = 27,
 	DROP_POLICY_DENIED_INGRESS = 28,
 	DROP_NO_BACKEND = 29,
+	DROP_OUTSIDE_CLOSED = 30,
+	DROP_NAT_PORTS_SPENT = 31,
 };
 
 /* What every pod sees as its gateway, in every network. */

@@ -191,7 +191,7 @@ static __always_inline bool holds(const struct connection *known, const struct n
 }
 
 /* What takes more than to find the connection. */
-#define OF_SERVICE (CONNECTION_TRANSLATED | CONNECTION_LEADS_ON)
+#define OF_SERVICE (CONNECTION_TRANSLATED | CONNECTION_LEADS_ON | CONNECTION_OUTSIDE)
 
 /* Whether a packet needs nothing but its connection to be understood. */
 static __always_inline bool is_simple(const struct transport *t)

@@ -9,3 +9,5 @@ volatile const __u32 UNDERLAY_IPV4 = 0; /* host byte order; 0 where nodes meet o
 volatile const __be32 UNDERLAY_IPV6[4] = {};
 volatile const __u32 POD_MTU = 0;
 volatile const __u32 NODE_IFINDEX = 0;
+volatile const __u32 UPLINK_IFINDEX = 0;
+volatile const __u32 OVERLAY_PORT = 0;

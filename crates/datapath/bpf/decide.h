@@ -48,6 +48,8 @@ static __always_inline __u64 since(const struct work *work)
 static __always_inline bool is_by_another_way(const struct connection *known,
 					      const struct work *work, bool from_high)
 {
+	if (!(known->flags & CONNECTION_OUTSIDE) != !work->outside)
+		return true;
 	if (!is_by_sender(known, from_high))
 		return false;
 	if (!(known->flags & CONNECTION_TRANSLATED))
@@ -157,9 +159,10 @@ static __always_inline void pose(struct work *work, bool by_sender)
 	question->protocol = t->protocol;
 	if (is_own_backend(work))
 		question->opener = question->other;
-	question->opener_is_here = opener->place.ifindex != 0;
-	question->other_is_here = other->place.ifindex != 0;
-	question->other_is_outside = 0;
+	question->opener_is_outside = work->outside == (by_sender ? OUTSIDE_SENDER : OUTSIDE_RECEIVER);
+	question->other_is_outside = work->outside == (by_sender ? OUTSIDE_RECEIVER : OUTSIDE_SENDER);
+	question->opener_is_here = opener->place.ifindex && !question->opener_is_outside;
+	question->other_is_here = other->place.ifindex && !question->other_is_outside;
 	question->port = is_icmp(t->protocol) ? 0 :
 			 by_sender	      ? t->destination_port :
 						t->source_port;
@@ -197,6 +200,8 @@ static __always_inline verdict begin(struct work *work)
 {
 	const struct transport *t = &work->flow.transport;
 
+	if (work->outside == OUTSIDE_SENDER && !work->may_enter)
+		return DROP_NO_CONNECTION;
 	if (t->part == PART_LATER)
 		return pass_unasked(work);
 	if (!is_opening(t) && !is_continuing(t))
@@ -320,6 +325,11 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 		fresh->nat_address = work->wire.destination;
 		fresh->nat_port = work->wire.transport.destination_port;
 		fresh->backend = work->to.place;
+	}
+	if (work->outside) {
+		fresh->flags |= CONNECTION_OUTSIDE;
+		fresh->nat_address = work->face.address;
+		fresh->nat_port = work->face.port;
 	}
 	settle(fresh, work, from_high);
 	judged = put_in(work);

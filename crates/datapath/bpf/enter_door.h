@@ -136,7 +136,7 @@ static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *o
 
 	find_way_in(flow, own, false, &way);
 	if (way.door == NO_WAY)
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+		return GO_ON;
 	judged = may_ask(flow, &way);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
@@ -159,7 +159,7 @@ static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *o
 
 	find_way_in(flow, own, true, &way);
 	if (way.door == NO_WAY)
-		return drop(skb, own->network, DROP_NO_ENDPOINT);
+		return GO_ON;
 	judged = may_ask(flow, &way);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);

@@ -18,6 +18,7 @@
 #include "maps.h"
 #include "of_service.h"
 #include "rewrite.h"
+#include "send_outside.h"
 
 static __always_inline bool lives_on(const struct endpoint *endpoint, const struct address *node)
 {
@@ -33,17 +34,42 @@ static __noinline int refuse(struct __sk_buff *skb, struct peer_key *node, __u32
 	return drop(skb, network, judged);
 }
 
+/* Whether the sender, who is no pod, may have come in by the node that sent this: the network has
+ * services that the outside reaches, the address can be no pod's, and a connection that is there came
+ * in by the same node. */
+static __noinline bool came_in_there(struct work *work)
+{
+	struct entrance_key key = { .network = work->flow.network };
+	struct connection *known;
+
+	if (!bpf_map_lookup_elem(&entrances, &key) ||
+	    reason_closed(work->flow.network, &work->flow.source) != FINE)
+		return false;
+	name_connection(&work->key, &work->flow, is_higher(&work->flow));
+	known = connection_at(&work->key);
+	if (known && !same_address(&known->node, &work->node.address) &&
+	    !is_reopened(known, &work->flow.transport) &&
+	    !is_over(known, work->flow.transport.protocol, work->now))
+		return false;
+	__builtin_memset(&work->source, 0, sizeof(work->source));
+	work->source.node = work->node.address;
+	work->outside = OUTSIDE_SENDER;
+	work->may_enter = 1;
+	return true;
+}
+
 static __always_inline verdict find_both(struct work *work)
 {
 	struct endpoint *from = endpoint_of(work->flow.network, &work->flow.source);
 	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
 
-	if (!lives_on(from, &work->node.address))
+	if (from ? !lives_on(from, &work->node.address) : !came_in_there(work))
 		return DROP_OVERLAY_SPOOF;
+	if (from)
+		note_end(&work->source, from);
 	if (!to || !to->ifindex)
 		return DROP_NO_ENDPOINT;
 	work->flow.table = to->table;
-	note_end(&work->source, from);
 	note_end(&work->destination, to);
 	return FINE;
 }
@@ -67,6 +93,12 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 	if (!work || !bpf_map_lookup_elem(&peers, &work->node))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	judged = find_ends(work);
+	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
+		int action = answer_outside(skb);
+
+		if (action != GO_ON && action != GO_TO_NODE)
+			return action;
+	}
 	if (judged == FINE)
 		judged = decide(skb, work);
 	if (judged != FINE)

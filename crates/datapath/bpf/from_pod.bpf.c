@@ -11,6 +11,7 @@
 #include "enter_door.h"
 #include "ipv4.h"
 #include "ipv6.h"
+#include "leave.h"
 #include "maps.h"
 #include "nd.h"
 #include "of_service.h"
@@ -52,7 +53,7 @@ static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *ow
 							refuse_too_big_ipv4(skb, own);
 }
 
-/* Nobody in the network has the address: it is the gateway's, or a door's, or nobody's at all. */
+/* Nobody in the network has the address: it is the gateway's, or a door's, or GO_ON to the outside. */
 static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
 	struct address gateway = is_mapped(&flow->source) ? ipv4_mapped(gateway_ipv4()) :
@@ -121,6 +122,7 @@ static __noinline int send_on(struct __sk_buff *skb, struct interface *own, cons
 	return send(skb, own, to, node);
 }
 
+/* What becomes of the packet, or GO_ON to the outside. */
 __noinline int slow_from_pod(struct __sk_buff *skb)
 {
 	struct interface *own = interface_of(skb->ifindex);
@@ -130,8 +132,12 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 	if (!own || !work)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	judged = judge(skb, own, work);
-	if (judged == DROP_NO_ENDPOINT)
-		return to_nobody(skb, own, &work->flow);
+	if (judged == DROP_NO_ENDPOINT) {
+		int action = to_nobody(skb, own, &work->flow);
+
+		find_sender(skb, own, work);
+		return action;
+	}
 	if (judged == DROP_NO_BACKEND)
 		return refuse_service(skb, own, &work->flow);
 	if (judged != FINE)
@@ -165,6 +171,16 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 	return send_on(skb, own, &work->destination.place, &work->destination.node);
 }
 
+/* Called from the program itself: policy needs what a frame between would take of the stack. */
+static __always_inline int beyond_network(struct __sk_buff *skb, int action)
+{
+	if (action == GO_ON)
+		action = answer_outside(skb);
+	if (action == GO_TO_NODE)
+		return send_to_node(skb);
+	return action == GO_ON ? leave_network(skb) : action;
+}
+
 /* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
 					    const struct connection *known)
@@ -181,7 +197,7 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 		if (action != GO_ON)
 			return action;
 	}
-	return slow_from_pod(skb);
+	return beyond_network(skb, slow_from_pod(skb));
 }
 
 /* A packet of a connection that is decided: all that most packets ever need. The place is taken from

@@ -26,7 +26,8 @@ struct question {
 	__u8 opener_is_here;
 	__u8 other_is_here;
 	__u8 other_is_outside; /* of all pods' addresses */
-	__u8 reserved[2];
+	__u8 opener_is_outside;
+	__u8 reserved;
 	/* The answer: what is kept with the connection and told in events. */
 	__u32 egress_rule;
 	__u32 ingress_rule;
@@ -152,7 +153,7 @@ static __always_inline verdict judge_ingress(struct question *q, const struct pa
 		return DROP_POLICY_UNKNOWN;
 	if (!other->ingress)
 		return FINE;
-	if (!name_for(other->tenant, opener, false, &q->opener, &identity))
+	if (!name_for(other->tenant, opener, q->opener_is_outside, &q->opener, &identity))
 		return DROP_POLICY_UNKNOWN;
 	return apply_set(q, other->ingress, identity, &q->ingress_rule, DROP_POLICY_DENIED_INGRESS);
 }
@@ -170,7 +171,7 @@ static __always_inline void note_refusal(const struct question *q)
  * DROP_POLICY_DENIED_INGRESS. A bounded number of lookups, whatever the policies are. */
 __noinline int judge_policy(struct question *q)
 {
-	struct party opener, other = {};
+	struct party opener = {}, other = {};
 	__u32 bank = bank_in_force();
 	verdict judged = FINE;
 
@@ -180,7 +181,8 @@ __noinline int judge_policy(struct question *q)
 	q->ingress_rule = 0;
 	if (bank == NO_BANK)
 		return FINE;
-	opener = party_at(q->network, &q->opener, bank);
+	if (!q->opener_is_outside)
+		opener = party_at(q->network, &q->opener, bank);
 	if (!q->other_is_outside)
 		other = party_at(q->network, &q->other, bank);
 	if (q->opener_is_here)

@@ -6,16 +6,6 @@
 #include "constants.h"
 #include "gateway_error.h"
 
-/* A batch is cut into packets later; then these must fit. */
-static __always_inline bool fits_tunnel(struct __sk_buff *skb)
-{
-	__u32 mtu = 0;
-
-	if (skb->len <= POD_MTU + ETH_HLEN)
-		return true;
-	return skb->gso_size && !bpf_check_mtu(skb, OVERLAY_IFINDEX, &mtu, 0, BPF_MTU_CHK_SEGS);
-}
-
 static __noinline int refuse_too_big_ipv4(struct __sk_buff *skb, struct interface *own)
 {
 	const struct icmp_header said = {

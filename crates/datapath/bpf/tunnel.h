@@ -7,6 +7,16 @@
 
 #define TUNNEL_TTL 64
 
+/* A batch is cut into packets later; then these must fit. */
+static __always_inline bool fits_tunnel(struct __sk_buff *skb)
+{
+	__u32 mtu = 0;
+
+	if (skb->len <= POD_MTU + ETH_HLEN)
+		return true;
+	return skb->gso_size && !bpf_check_mtu(skb, OVERLAY_IFINDEX, &mtu, 0, BPF_MTU_CHK_SEGS);
+}
+
 /* Fills in both ends of the tunnel, in the family that the nodes meet over, and gives its flag. */
 static __always_inline __u64 name_ends(struct bpf_tunnel_key *key, const struct address *node)
 {

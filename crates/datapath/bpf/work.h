@@ -23,6 +23,20 @@ enum outcome {
 	OUTCOME_GO_ON, /* its connection is as it was */
 };
 
+/* Which end of a packet's way is in no network. */
+enum outside {
+	OUTSIDE_NOBODY,
+	OUTSIDE_SENDER,
+	OUTSIDE_RECEIVER,
+};
+
+/* An address and a port. */
+struct face {
+	struct address address;
+	__be16 port;
+	__u16 reserved;
+};
+
 struct work {
 	__u64 now;
 	__u32 generation; /* of the network, read before anything was asked */
@@ -39,11 +53,17 @@ struct work {
 	__u32 is_to_itself; /* the answer of a pod that is its own backend */
 	__u32 is_unknown; /* nobody knew a connection of the packet as it came */
 	__u32 led_at; /* the generation of what led a client's packet on */
+	__u32 outside;	  /* enum outside */
+	__u32 may_enter;  /* a sender outside may open a connection */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
 	struct question question;
 	struct connection fresh;
+	struct face face;   /* what the outside sees in the place of the pod */
+	struct flow sender; /* what leaves for the outside, as its sender sees it */
+	__u16 first_port;   /* of those that the sender's network has outside */
+	__u16 ports;
 };
 
 struct {
@@ -69,6 +89,8 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->is_translated = 0;
 	work->is_to_itself = 0;
 	work->is_unknown = 0;
+	work->outside = OUTSIDE_NOBODY;
+	work->may_enter = 0;
 }
 
 /* What stands at work->key. A packet that goes on as it came was looked up already. */

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
-use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, ServiceDoor, Step};
+use atoll_plan::{
+    Egress, Endpoint, Guard, HostInterface, Place, PodInterface, Service, ServiceDoor, ServiceKey,
+    Step,
+};
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
@@ -36,6 +39,10 @@ fn touched(step: &Step) -> Touched {
         Step::GuardInterface(_, guard) => Touched::Network(guard.network),
         Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
         Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
+        Step::PutEgress(network, _) | Step::RemoveEgress(network) => Touched::Network(*network),
+        Step::CloseOutside(closed) | Step::OpenOutside(closed) => {
+            closed.to.map_or(Touched::All, Touched::Network)
+        }
         Step::RemovePeer(_) => Touched::All,
         Step::AddPeer(_)
         | Step::CreateInterface(..)
@@ -77,10 +84,20 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveDoors(network) => {
             datapath.maps.doors.remove(DoorKey { network: network.get() })
         }
-        Step::PutService(key, service) => datapath.maps.services.put(*key, service),
-        Step::RemoveService(key) => datapath.maps.services.remove(*key),
+        Step::PutService(key, service) => put_service(datapath, key, service).await,
+        Step::RemoveService(key) => remove_service(datapath, key).await,
         Step::PutServiceDoor(door, listener) => put_service_door(datapath, door, *listener),
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
+        Step::CloseOutside(closed) => datapath.maps.outside.close(closed),
+        Step::OpenOutside(closed) => datapath.maps.outside.reopen(closed),
+        Step::PutEgress(network, Egress::Node) => {
+            datapath.maps.outside.put_egress(*network, &datapath.uplink)?;
+            datapath.mind_uplink().await
+        }
+        Step::RemoveEgress(network) => {
+            datapath.maps.outside.remove_egress(*network, &datapath.uplink)?;
+            datapath.mind_uplink().await
+        }
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
@@ -110,6 +127,7 @@ async fn guard_interface(
         None => (datapath.maps.new_seat(guard.network.get())?, clock::now()?),
     };
     datapath.maps.interfaces.put(key, encode::interface(name, guard, seat, since)?)?;
+    datapath.maps.node_ports.reseat(guard.network.get(), seat.table)?;
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
@@ -170,6 +188,29 @@ fn remove_service_door(datapath: &mut Datapath, door: &ServiceDoor) -> Result<()
         datapath.maps.service_fronts.remove(back)?;
     }
     Ok(())
+}
+
+/// A service at the unspecified address is one that node ports lead to.
+async fn put_service(
+    datapath: &mut Datapath,
+    key: &ServiceKey,
+    service: &Service,
+) -> Result<(), DatapathError> {
+    datapath.maps.services.put(*key, service)?;
+    if !key.ip.is_unspecified() {
+        return Ok(());
+    }
+    let place = datapath.maps.networks.place(key.network.get());
+    datapath.maps.node_ports.put(key, &datapath.uplink, place)?;
+    datapath.mind_uplink().await
+}
+
+async fn remove_service(datapath: &mut Datapath, key: &ServiceKey) -> Result<(), DatapathError> {
+    if key.ip.is_unspecified() {
+        datapath.maps.node_ports.remove(key)?;
+        datapath.mind_uplink().await?;
+    }
+    datapath.maps.services.remove(*key)
 }
 
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use atoll_abi::{
     CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry, ConnectionKey,
-    ConnectionState, KIND_CONNECTION, TurnKey,
+    ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TurnKey,
 };
 use atoll_types::NetworkId;
 
@@ -87,8 +87,16 @@ pub(crate) struct Census {
 impl Census {
     /// A connection that is younger may be of a network that came later.
     fn has_place(&self, key: &ConnectionKey, entry: &Entry) -> bool {
-        let is_there = self.places.get(&key.network) == Some(&entry.table);
-        (is_there && entry.turn < self.share) || entry.opened >= self.at
+        (self.knows(key, entry) && entry.turn < self.share) || entry.opened >= self.at
+    }
+
+    /// What comes from outside has the network of its pod in its entry, and fragments of it none.
+    fn knows(&self, key: &ConnectionKey, entry: &Entry) -> bool {
+        match (key.network, key.kind) {
+            (NO_NETWORK, KIND_OUTSIDE) => self.places.get(&entry.egress_rule) == Some(&entry.table),
+            (NO_NETWORK, _) => self.places.values().any(|place| *place == entry.table),
+            (network, _) => self.places.get(&network) == Some(&entry.table),
+        }
     }
 }
 
@@ -193,5 +201,19 @@ mod tests {
         assert!(!census(8).has_place(&key, &entry));
         assert!(!census(7).has_place(&key, &Entry { turn: 8, ..entry }));
         assert!(census(8).has_place(&key, &Entry { opened: 100, ..entry }));
+    }
+
+    #[test]
+    fn what_comes_from_outside_goes_with_the_network_of_its_pod() {
+        let (key, entry) = entry();
+        let census = Census { at: 100, places: [(7, 3)].into(), share: 8 };
+        let way = ConnectionKey { kind: KIND_OUTSIDE, ..key };
+        let to = |network, table| Entry { egress_rule: network, table, ..entry };
+        assert!(census.has_place(&way, &to(7, 3)));
+        assert!(!census.has_place(&way, &to(8, 3)), "another network has the place");
+        assert!(!census.has_place(&way, &to(7, 4)));
+        let part = ConnectionKey { kind: 1, ..key };
+        assert!(census.has_place(&part, &to(0, 3)));
+        assert!(!census.has_place(&part, &to(0, 4)));
     }
 }

@@ -76,6 +76,15 @@ pub enum DatapathError {
     /// More backends than the kernel's layout has room for.
     #[error("a service may have {max} backends, not {0}", max = crate::spread::MOST_BACKENDS)]
     TooManyBackends(usize),
+    /// Two networks have one node port.
+    #[error("node port {0} leads to a service of another network already")]
+    NodePortTaken(u16),
+    /// The node's own sockets take every port.
+    #[error(
+        "net.ipv4.ip_local_port_range leaves pods no ports to speak to the outside from: narrow it, \
+         32768 60999 is the kernel's own"
+    )]
+    NoPortsLeft,
     /// Policy was changed before it was written once.
     #[error("no tables of policy are in force that could be changed")]
     NoPolicyYet,

@@ -35,7 +35,9 @@ mod netlink;
 mod networks;
 mod news;
 mod node_link;
+mod node_ports;
 mod observe;
+mod outside;
 mod overlay;
 mod pins;
 mod plain_routes;
@@ -52,6 +54,7 @@ mod services;
 mod spread;
 mod tap;
 mod traffic;
+mod trie;
 
 pub use atoll_abi::{ConnectionState, DropReason};
 pub use config::{Attachment, DatapathConfig};
@@ -69,11 +72,13 @@ use maps::Maps;
 use migrate::Former;
 use netlink::{Link, Netlink};
 use node_link::NodeLink;
+use outside::Uplink;
 use pins::Pins;
 use program::{Constants, Loader, Program};
 
 static FROM_POD: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_pod.o"));
 static FROM_NODE: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_node.o"));
+static FROM_UPLINK: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_uplink.o"));
 static FROM_OVERLAY: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/from_overlay.o"));
 
 /// A node's datapath. The kernel goes on without it: dropping this value changes nothing.
@@ -86,7 +91,9 @@ pub struct Datapath {
     collector: Collector,
     from_overlay: Program,
     from_node: Program,
+    from_uplink: Program,
     from_pod: Program,
+    uplink: Uplink,
     overlay: Link,
     node_link: NodeLink,
     pod_mtu: u32,
@@ -123,13 +130,15 @@ impl Datapath {
         }
         maps::check_pinned(&pins.maps())?;
         let netlink = Netlink::open()?;
-        let pod_mtu = underlay_leaves(&netlink, config.underlay).await?;
+        let uplink = Uplink::find(&netlink, config.underlay).await?;
+        let pod_mtu = overlay::pod_mtu(&uplink.link, config.underlay)?;
         let overlay = overlay::ensure(&netlink, config, pod_mtu).await?;
         let node_link = node_link::ensure(&netlink, pod_mtu).await?;
-        let constants = constants(&overlay, &node_link, config.underlay, pod_mtu);
+        let constants = constants(config, &uplink, &overlay, &node_link, pod_mtu);
         let by = |attachment| Loader::new(&constants, attachment, &pins);
         let mut from_overlay = by(attachment).load("from_overlay", FROM_OVERLAY)?;
         let mut from_node = by(attachment).load("from_node", FROM_NODE)?;
+        let from_uplink = by(attachment).load("from_uplink", FROM_UPLINK)?;
         let from_pod = by(Attachment::Clsact).load("from_pod", FROM_POD)?;
         let maps = open_maps(&pins, former.as_ref())?;
         from_overlay.put_on(&netlink, &overlay).await?;
@@ -144,13 +153,16 @@ impl Datapath {
             collector: Collector::default(),
             from_overlay,
             from_node,
+            from_uplink,
             from_pod,
+            uplink,
             overlay,
             node_link,
             pod_mtu,
             routed: BTreeMap::new(),
         };
         datapath.renew_programs().await?;
+        datapath.mind_uplink().await?;
         node_link::raise(&datapath.netlink, &datapath.node_link).await?;
         datapath.netlink.raise(&datapath.overlay).await?;
         former.map_or(Ok(()), |former| pins::remove_all(former.root()))?;
@@ -177,12 +189,35 @@ impl Datapath {
         news::listen()
     }
 
+    /// Has the program at the uplink while there is anything for it to do, and not otherwise: what
+    /// the nodes say to each other passes there, too.
+    async fn mind_uplink(&mut self) -> Result<(), DatapathError> {
+        let link = &self.uplink.link;
+        match self.needs_uplink()? {
+            true if self.from_uplink.is_on(&self.netlink, link).await? => Ok(()),
+            true => self.from_uplink.put_on(&self.netlink, link).await,
+            false => self.from_uplink.take_off(&self.netlink, link).await,
+        }
+    }
+
+    fn needs_uplink(&self) -> Result<bool, DatapathError> {
+        Ok(self.maps.outside.is_needed()? || self.maps.node_ports.is_needed()?)
+    }
+
+    async fn is_uplink_in_order(&self) -> Result<bool, DatapathError> {
+        let is_on = self.from_uplink.is_on(&self.netlink, &self.uplink.link).await?;
+        Ok(is_on == self.needs_uplink()?)
+    }
+
     async fn is_in_order(&self) -> Result<bool, DatapathError> {
-        let mtu = underlay_leaves(&self.netlink, self.config.underlay).await?;
+        let uplink = Uplink::find(&self.netlink, self.config.underlay).await?;
+        let mtu = overlay::pod_mtu(&uplink.link, self.config.underlay)?;
         let Some(overlay) = self.netlink.link(overlay::OVERLAY).await? else { return Ok(false) };
         let is_as_made = overlay.index == self.overlay.index && overlay.kind == self.overlay.kind;
         Ok(mtu == self.pod_mtu
             && is_as_made
+            && uplink.is_as(&self.uplink)
+            && self.is_uplink_in_order().await?
             && overlay.up
             && overlay.mtu == mtu
             && self.from_overlay.is_on(&self.netlink, &overlay).await?
@@ -339,14 +374,14 @@ pub enum Tended {
     OpenedAnew,
 }
 
-/// The largest packet that the link with the underlay address leaves to pods.
-async fn underlay_leaves(netlink: &Netlink, underlay: IpAddr) -> Result<u32, DatapathError> {
-    let uplink = netlink.link_with_address(underlay).await?;
-    overlay::pod_mtu(&uplink.ok_or(DatapathError::NoUplink(underlay))?, underlay)
-}
-
-fn constants(overlay: &Link, node_link: &NodeLink, underlay: IpAddr, pod_mtu: u32) -> Constants {
-    let (underlay_ipv4, underlay_ipv6) = match underlay {
+fn constants(
+    config: &DatapathConfig,
+    uplink: &Uplink,
+    overlay: &Link,
+    node_link: &NodeLink,
+    pod_mtu: u32,
+) -> Constants {
+    let (underlay_ipv4, underlay_ipv6) = match config.underlay {
         IpAddr::V4(ip) => (ip.to_bits(), [0; 4]),
         IpAddr::V6(ip) => (0, as_words(ip.octets())),
     };
@@ -356,6 +391,8 @@ fn constants(overlay: &Link, node_link: &NodeLink, underlay: IpAddr, pod_mtu: u3
         underlay_ipv6,
         pod_mtu,
         node_ifindex: node_link.node.index,
+        uplink_ifindex: uplink.link.index,
+        overlay_port: config.overlay_port.into(),
     }
 }
 

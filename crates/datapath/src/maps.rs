@@ -18,6 +18,8 @@ use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
+use crate::node_ports::{self, NodePorts};
+use crate::outside::{self, Outside};
 use crate::policy::{self, PolicyMaps};
 use crate::seat::Seat;
 use crate::services::{self, Services};
@@ -63,6 +65,8 @@ pub(crate) struct Maps {
     pub(crate) connections: Connections,
     pub(crate) services: Services,
     pub(crate) policy: PolicyMaps,
+    pub(crate) outside: Outside,
+    pub(crate) node_ports: NodePorts,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -90,6 +94,8 @@ pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;
     services::check_pinned(dir)?;
+    outside::check_pinned(dir)?;
+    node_ports::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -123,6 +129,8 @@ impl Maps {
             connections: Connections::open(dir)?,
             services: Services::open(dir)?,
             policy: PolicyMaps::open(dir)?,
+            outside: Outside::open(dir)?,
+            node_ports: NodePorts::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

@@ -6,7 +6,9 @@
 use std::net::IpAddr;
 
 use futures::{StreamExt, TryStreamExt};
-use netlink_packet_route::address::AddressAttribute;
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
@@ -96,6 +98,14 @@ impl Netlink {
             }
         }
         Ok(self.links().await?.into_iter().find(|link| Some(link.index) == owner))
+    }
+
+    /// The addresses of a link that the world may know and that are in use, in the kernel's order.
+    pub(crate) async fn global_addresses(&self, link: &Link) -> Result<Vec<IpAddr>, DatapathError> {
+        let request = self.handle.address().get().set_link_index_filter(link.index);
+        let all: Result<Vec<AddressMessage>, _> = request.execute().try_collect().await;
+        let all = all.attempt(|| format!("list the addresses of link {}", link.name))?;
+        Ok(all.iter().filter(|it| is_global(it)).filter_map(address_in).collect())
     }
 
     /// Makes a link.
@@ -189,6 +199,27 @@ impl Netlink {
         };
         Ok(filters.iter().filter(|filter| has_priority(filter, priority)).find_map(program_of))
     }
+}
+
+/// Whether an address is in use, and of more than this link.
+fn is_global(message: &AddressMessage) -> bool {
+    let unusable = AddressHeaderFlags::Tentative
+        | AddressHeaderFlags::Dadfailed
+        | AddressHeaderFlags::Deprecated;
+    message.header.scope == AddressScope::Universe && !message.header.flags.intersects(unusable)
+}
+
+fn address_in(message: &AddressMessage) -> Option<IpAddr> {
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    });
+    local.or_else(|| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(ip) => Some(*ip),
+            _ => None,
+        })
+    })
 }
 
 /// Whether the kernel's answer was `errno`.

@@ -79,6 +79,11 @@ impl Networks {
         all.into_iter().try_for_each(|(network, place)| self.write(network, place))
     }
 
+    /// The place of a network that has a pod here.
+    pub(crate) fn place(&self, network: u32) -> Option<u16> {
+        self.places.get(&network).copied()
+    }
+
     /// Which networks are where.
     pub(crate) fn census(&self, at: u64) -> Census {
         Census { at, places: self.places.clone(), share: share(self.places.len()) }

@@ -22,8 +22,13 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         interfaces: interfaces(datapath, &links).await?,
         endpoints: endpoints(datapath, &seats(datapath, &links)?)?,
         doors: doors(datapath)?,
-        services: datapath.maps.services.all()?,
+        services: datapath
+            .maps
+            .node_ports
+            .led_to(&datapath.uplink, datapath.maps.services.all()?)?,
         service_doors: service_doors(datapath)?,
+        egress: datapath.maps.outside.egress(&datapath.uplink)?,
+        closed: datapath.maps.outside.closed()?,
     })
 }
 

@@ -13,13 +13,13 @@ use atoll_abi::{
     PolicyVerdict,
 };
 use atoll_policy::{Changes, Room, Tables};
-use aya::maps::lpm_trie::Key;
-use aya::maps::{Array, LpmTrie, MapData, MapError, MapInfo};
+use aya::maps::{Array, MapData, MapInfo};
 use bytemuck::Pod;
 
-use self::encode::{Bank, Prefix, wrote_prefix};
+use self::encode::{Bank, wrote_prefix};
 use crate::error::{Attempt, DatapathError};
-use crate::maps::{Raw, Table, check_shape, is_full, is_missing, pinned};
+use crate::maps::{Table, check_shape, pinned};
+use crate::trie::Trie;
 
 /// The maps of policy.
 pub(crate) struct PolicyMaps {
@@ -30,12 +30,6 @@ pub(crate) struct PolicyMaps {
     columns: Table<PolicyColumnKey, u32>,
     ports: Trie<PolicyPort, PolicyVerdict>,
     room: Room,
-}
-
-/// A pinned longest-prefix map.
-struct Trie<K: Pod, V: Pod> {
-    name: &'static str,
-    map: LpmTrie<MapData, Raw<K>, Raw<V>>,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
@@ -181,37 +175,5 @@ impl<K: Pod, V: Pod> Table<K, V> {
     fn remove_where(&mut self, unwanted: impl Fn(&K) -> bool) -> Result<(), DatapathError> {
         let entries = self.entries()?.into_iter().map(|(key, _)| key);
         entries.filter(unwanted).try_for_each(|key| self.remove(key))
-    }
-}
-
-impl<K: Pod, V: Pod> Trie<K, V> {
-    fn open(dir: &Path, name: &'static str) -> Result<Self, DatapathError> {
-        let map =
-            LpmTrie::try_from(pinned(dir, name)?).attempt(|| format!("use the map {name}"))?;
-        Ok(Trie { name, map })
-    }
-
-    fn put(&mut self, (bits, key): Prefix<K>, value: V) -> Result<(), DatapathError> {
-        match self.map.insert(&Key::new(bits, Raw(key)), Raw(value), 0) {
-            Err(MapError::SyscallError(error)) if is_full(&error.io_error) => {
-                Err(DatapathError::MapFull(self.name))
-            }
-            done => done.attempt(|| format!("write the map {}", self.name)),
-        }
-    }
-
-    fn remove(&mut self, (bits, key): Prefix<K>) -> Result<(), DatapathError> {
-        match self.map.remove(&Key::new(bits, Raw(key))) {
-            done if is_missing(&done) => Ok(()),
-            done => done.attempt(|| format!("remove from the map {}", self.name)),
-        }
-    }
-
-    fn remove_where(&mut self, unwanted: impl Fn(&K) -> bool) -> Result<(), DatapathError> {
-        let keys: Result<Vec<_>, _> = self.map.keys().filter(|key| !is_missing(key)).collect();
-        let keys = keys.attempt(|| format!("read the map {}", self.name))?;
-        let unwanted = keys.into_iter().filter(|key| unwanted(&key.data().0));
-        let unwanted: Vec<_> = unwanted.map(|key| (key.prefix_len(), key.data().0)).collect();
-        unwanted.into_iter().try_for_each(|key| self.remove(key))
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Constants {
     pub(crate) underlay_ipv6: [u32; 4],
     pub(crate) pod_mtu: u32,
     pub(crate) node_ifindex: u32,
+    pub(crate) uplink_ifindex: u32,
+    pub(crate) overlay_port: u32,
 }
 
 /// Loads programs that share maps and constants.
@@ -69,7 +71,9 @@ impl<'a> Loader<'a> {
             .override_global("UNDERLAY_IPV4", &constants.underlay_ipv4, false)
             .override_global("UNDERLAY_IPV6", &constants.underlay_ipv6, false)
             .override_global("POD_MTU", &constants.pod_mtu, false)
-            .override_global("NODE_IFINDEX", &constants.node_ifindex, false);
+            .override_global("NODE_IFINDEX", &constants.node_ifindex, false)
+            .override_global("UPLINK_IFINDEX", &constants.uplink_ifindex, false)
+            .override_global("OVERLAY_PORT", &constants.overlay_port, false);
         Loader { objects, attachment, links: pins.links() }
     }
 
@@ -134,6 +138,21 @@ impl Program {
                 let occupied = filter_on(netlink, link).await?.is_some();
                 self.put_filter(link, occupied)
             }
+        }
+    }
+
+    /// Takes the program, this or an older one, off the link; where there is none, that is as good.
+    pub(crate) async fn take_off(
+        &self,
+        netlink: &Netlink,
+        link: &Link,
+    ) -> Result<(), DatapathError> {
+        match self.attachment {
+            Attachment::Tcx => unpin(&self.pin(link)),
+            Attachment::Clsact if filter_on(netlink, link).await?.is_some() => {
+                remove_filter(self.name, &link.name)
+            }
+            Attachment::Clsact => Ok(()),
         }
     }
 
@@ -248,6 +267,14 @@ fn tcx_programs(link: &Link) -> Result<Vec<u32>, DatapathError> {
 
 async fn filter_on(netlink: &Netlink, link: &Link) -> Result<Option<u32>, DatapathError> {
     netlink.ingress_program(link, FILTER_PRIORITY).await
+}
+
+/// Removes the filters of a program from a link's ingress; of one that has none, nothing.
+pub(crate) fn remove_filter(program: &str, link: &str) -> Result<(), DatapathError> {
+    match tc::qdisc_detach_program(link, TcAttachType::Ingress, program) {
+        Err(TcError::IoError(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done.attempt(|| format!("take program {program} off link {link}")),
+    }
 }
 
 fn take_fd(

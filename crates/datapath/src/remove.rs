@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::error::{DatapathError, Remains};
 use crate::netlink::{Link, Netlink};
 use crate::pins::Pins;
+use crate::program::remove_filter;
 use crate::{held, node_link, overlay, plain_routes};
 
 /// Links go first: without its program, a link must not be there.
@@ -24,8 +25,12 @@ fn is_ours(link: &Link) -> bool {
 async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
     let netlink = Netlink::open()?;
     let mut errors = vec![];
-    for link in netlink.links().await?.iter().filter(|link| is_ours(link)) {
-        errors.extend(netlink.remove(link).await.err());
+    for link in netlink.links().await? {
+        if is_ours(&link) {
+            errors.extend(netlink.remove(&link).await.err());
+        } else {
+            errors.extend(remove_filter("from_uplink", &link.name).err());
+        }
     }
     errors.extend(plain_routes::set(&netlink, &BTreeMap::new()).await.err());
     for address in held::list(&netlink).await? {

@@ -8,13 +8,14 @@ use std::process::Command;
 
 use atoll_abi::{
     Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
-    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED, Connection,
-    ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door, DoorKey, Doors, DropCounter,
-    DropKey, DropReason, Endpoint, EndpointKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
-    InterfaceKey, KIND_CONNECTION, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
-    NO_NETWORK, NODE_MAC, NearInterface, Network, PROBER_PORTS, Peer, PeerKey, Place,
-    PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
-    SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
+    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE, CONNECTION_TRANSLATED,
+    Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
+    DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, Endpoint, EndpointKey,
+    Entrance, EntranceKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
+    KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
+    NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort, NodePortKey, PROBER_PORTS, Peer,
+    PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
     ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
@@ -78,6 +79,27 @@ fn structs_of_services() -> Vec<String> {
         vec![
             format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+        ],
+    ]
+    .concat()
+}
+
+fn structs_of_the_outside() -> Vec<String> {
+    [
+        same_layout!(EgressKey, "egress_key", network),
+        same_layout!(Egress, "egress", ipv4, ipv6, first_port, ports, reserved),
+        vec![format!("sizeof(struct closed_key) == {}", 4 + size_of::<ClosedKey>())],
+        same_layout!(Closed, "closed", reason),
+        same_layout!(NodePortKey, "node_port_key", address, port, protocol, reserved),
+        same_layout!(NodePort, "node_port", network),
+        same_layout!(EntranceKey, "entrance_key", network),
+        same_layout!(Entrance, "entrance", table),
+        vec![
+            format!("KIND_OUTSIDE == {KIND_OUTSIDE}"),
+            format!("CONNECTION_OUTSIDE == {CONNECTION_OUTSIDE}"),
+            "__builtin_offsetof(struct connection, network) == \
+             __builtin_offsetof(struct connection, egress_rule)"
+                .to_owned(),
         ],
     ]
     .concat()
@@ -216,7 +238,10 @@ fn compiles(facts: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("facts.c");
     let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
-    let text = format!("#include \"service_abi.h\"\n{}", assertions.collect::<String>());
+    let text = format!(
+        "#include \"outside_abi.h\"\n#include \"service_abi.h\"\n{}",
+        assertions.collect::<String>()
+    );
     std::fs::write(&source, text).unwrap();
     let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
@@ -237,6 +262,7 @@ fn both_sides_have_the_same_sizes_offsets_and_numbers() {
     let structs = [
         structs(),
         structs_of_services(),
+        structs_of_the_outside(),
         structs_of_connections(),
         structs_of_events(),
         structs_of_policy(),

@@ -15,6 +15,8 @@ use crate::process::Process;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Where agents tell what they count; each has a network namespace of its own.
 const METRICS: &str = "127.0.0.1:9965";
+/// The range of the cluster's services, which no pod has to look for outside.
+const SERVICES: &str = "10.96.0.0/16";
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// An agent that ran this long did well: the next one starts without delay.
 const GOOD_RUN: Duration = Duration::from_secs(5);
@@ -45,7 +47,7 @@ fn start(home: &Home, node: &NodeHome, program: &Path) -> anyhow::Result<Child> 
     let mut command = Command::new(program);
     command.args(["lab", "enter", "--netns"]).arg(&node.namespace).arg("--").arg(program);
     command.args(["agent", "--node-name", &node.name, "--cluster-dns", CLUSTER_DNS]);
-    command.args(["--metrics-address", METRICS]);
+    command.args(["--metrics-address", METRICS, "--egress-deny", SERVICES]);
     for (option, value) in [
         ("--kubeconfig", home.node_kubeconfig()),
         ("--socket", node.agent_socket()),

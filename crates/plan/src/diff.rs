@@ -9,8 +9,8 @@ use crate::{
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
-/// endpoints, doors, services, and only then raise interfaces), then break (services, endpoints,
-/// interfaces, doors, peers). An interface that must be replaced is taken away before it is made
+/// endpoints, doors, services, what is closed outside before any way there, and only then raise
+/// interfaces), then break (ways outside, services, endpoints, interfaces, doors, peers). An interface that must be replaced is taken away before it is made
 /// anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
     let make = peers_added(desired, observed)
@@ -19,8 +19,12 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(doors_put(desired, observed))
         .chain(services_put(desired, observed))
         .chain(service_doors_put(desired, observed))
+        .chain(outside_closed(desired, observed))
+        .chain(egress_put(desired, observed))
         .chain(interfaces_raised(desired, observed));
-    let unmake = services_removed(desired, observed)
+    let unmake = egress_removed(desired, observed)
+        .chain(outside_opened(desired, observed))
+        .chain(services_removed(desired, observed))
         .chain(endpoints_removed(desired, observed))
         .chain(interfaces_removed(desired, observed))
         .chain(doors_removed(desired, observed))
@@ -218,6 +222,37 @@ fn service_doors_removed<'a>(
     let seen = observed.service_doors.keys();
     let unwanted = seen.filter(|door| !desired.service_doors.contains_key(door));
     unwanted.map(|door| Step::RemoveServiceDoor(*door))
+}
+
+fn outside_closed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    desired.closed.difference(&observed.closed).map(|closed| Step::CloseOutside(*closed))
+}
+
+fn outside_opened<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    observed.closed.difference(&desired.closed).map(|closed| Step::OpenOutside(*closed))
+}
+
+fn egress_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = |network| observed.egress.get(network).copied().flatten();
+    let missing = desired.egress.iter().filter(move |it| seen(it.0) != Some(*it.1));
+    missing.map(|(network, egress)| Step::PutEgress(*network, *egress))
+}
+
+fn egress_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let unwanted = observed.egress.keys().filter(|network| !desired.egress.contains_key(network));
+    unwanted.map(|network| Step::RemoveEgress(*network))
 }
 
 fn endpoints_removed<'a>(

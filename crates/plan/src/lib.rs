@@ -7,6 +7,7 @@
 mod diff;
 mod interface;
 mod node;
+mod outside;
 mod service;
 mod step;
 
@@ -16,5 +17,6 @@ pub use node::{
     Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
     Reach, Resolver, ServiceDoor,
 };
+pub use outside::{Closed, Egress};
 pub use service::{Backend, Service, ServiceKey};
 pub use step::Step;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
-use crate::{HostInterface, Service, ServiceKey, Step};
+use crate::{Closed, Egress, HostInterface, Service, ServiceKey, Step};
 
 /// Everything the kernel of one node must hold, and nothing of networks that are not on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,12 @@ pub struct NodePlan {
     /// with the agent's port for it.
     #[serde(default, with = "pairs")]
     pub service_doors: BTreeMap<ServiceDoor, u16>,
+    /// The networks of this node whose pods reach the outside.
+    #[serde(default)]
+    pub egress: BTreeMap<NetworkId, Egress>,
+    /// What they do not reach there.
+    #[serde(default)]
+    pub closed: BTreeSet<Closed>,
 }
 
 /// A TCP port of a service of the cluster's own, as the pods of one network see it.
@@ -200,6 +206,10 @@ pub struct Observed {
     pub services: BTreeMap<ServiceKey, Service>,
     /// Programmed doors to services. One that is only half there is seen with `None`.
     pub service_doors: BTreeMap<ServiceDoor, Option<u16>>,
+    /// Programmed ways to the outside. One that is not as it would be made now is seen with `None`.
+    pub egress: BTreeMap<NetworkId, Option<Egress>>,
+    /// What is closed outside.
+    pub closed: BTreeSet<Closed>,
 }
 
 /// What is seen of one of our interfaces.
@@ -266,6 +276,14 @@ impl Observed {
                 self.service_doors.insert(*door, Some(*listener));
             }
             Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
+            Step::CloseOutside(closed) => drop(self.closed.insert(*closed)),
+            Step::OpenOutside(closed) => drop(self.closed.remove(closed)),
+            Step::PutEgress(network, egress) => {
+                self.egress.insert(*network, Some(*egress));
+            }
+            Step::RemoveEgress(network) => {
+                self.egress.remove(network);
+            }
         }
     }
 }

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::{
-    Doors, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceDoor, ServiceKey,
+    Closed, Doors, Egress, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceDoor,
+    ServiceKey,
 };
 
 /// One change to the kernel. Each is repeatable: done twice, it is done.
@@ -41,6 +42,14 @@ pub enum Step {
     PutServiceDoor(ServiceDoor, u16),
     /// Lead them nowhere.
     RemoveServiceDoor(ServiceDoor),
+    /// Let nothing leave for these addresses.
+    CloseOutside(Closed),
+    /// Let what may leave do so for these, too.
+    OpenOutside(Closed),
+    /// Let the pods of a network reach the outside.
+    PutEgress(NetworkId, Egress),
+    /// Let them no longer.
+    RemoveEgress(NetworkId),
     /// Remove these links, their programs and their checks. The kernel takes as long for many as
     /// for one, so they go together.
     RemoveInterfaces(BTreeSet<HostInterface>),
@@ -76,6 +85,10 @@ impl fmt::Display for Step {
             Step::RemoveServiceDoor(door) => {
                 write!(f, "remove the door to {} port {}", door.addr, door.port)
             }
+            Step::CloseOutside(closed) => write!(f, "close {closed} outside"),
+            Step::OpenOutside(closed) => write!(f, "open {closed} outside"),
+            Step::PutEgress(network, _) => write!(f, "put the egress of network {network}"),
+            Step::RemoveEgress(network) => write!(f, "remove the egress of network {network}"),
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
             Step::RemoveInterfaces(names) => {
                 let names: Vec<_> = names.iter().map(HostInterface::as_str).collect();

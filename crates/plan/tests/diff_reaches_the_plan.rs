@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Backend, Device, Doors, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface,
-    Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey, Step, diff,
-    diff_services,
+    Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed,
+    ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey,
+    Step, diff, diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -25,6 +25,8 @@ struct Kernel {
     doors: BTreeMap<NetworkId, Doors>,
     services: BTreeMap<ServiceKey, Service>,
     service_doors: BTreeMap<ServiceDoor, Option<u16>>,
+    egress: BTreeMap<NetworkId, Option<Egress>>,
+    closed: BTreeSet<Closed>,
     last_number: u32,
 }
 
@@ -71,6 +73,10 @@ impl Kernel {
                 self.service_doors.insert(door, Some(listener));
             }
             Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(&door)),
+            Step::CloseOutside(closed) => drop(self.closed.insert(closed)),
+            Step::OpenOutside(closed) => self.open_outside(closed),
+            Step::PutEgress(network, egress) => self.let_out(network, egress),
+            Step::RemoveEgress(network) => drop(self.egress.remove(&network)),
         }
     }
 
@@ -114,6 +120,22 @@ impl Kernel {
         self.endpoints.remove(&addr);
     }
 
+    /// Nobody gets out before what is its own is closed.
+    fn let_out(&mut self, network: NetworkId, egress: Egress) {
+        assert!(
+            self.closed.contains(&own_range(network)),
+            "{network} leaves for its own addresses"
+        );
+        self.egress.insert(network, Some(egress));
+    }
+
+    /// And nothing is opened while those are out to whom it was closed.
+    fn open_outside(&mut self, closed: Closed) {
+        let is_out = closed.to.is_some_and(|network| self.egress.contains_key(&network));
+        assert!(!is_out, "{closed} is opened to a network that has egress");
+        self.closed.remove(&closed);
+    }
+
     fn name_of(&self, number: u32) -> Option<HostInterface> {
         let has_number = |(_, link): &(&HostInterface, &Link)| link.number == number;
         self.links.iter().find(has_number).map(|(name, _)| name.clone())
@@ -144,6 +166,8 @@ impl Kernel {
             doors: self.doors.clone(),
             services: self.services.clone(),
             service_doors: self.service_doors.clone(),
+            egress: self.egress.clone(),
+            closed: self.closed.clone(),
         }
     }
 
@@ -177,6 +201,8 @@ impl Kernel {
             && observed.doors == plan.doors
             && observed.services == plan.services
             && observed.service_doors == service_doors
+            && observed.egress.keys().eq(plan.egress.keys())
+            && observed.closed == plan.closed
     }
 }
 
@@ -209,8 +235,17 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         service.backends.insert(Backend { addr, port: port(8080) });
         let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
         plan.service_doors.insert(api, 61_000 + u16::from(*last));
+        if *here {
+            plan.egress.insert(addr.network, Egress::Node);
+            plan.closed.insert(own_range(addr.network));
+        }
     }
     plan
+}
+
+/// What is a network's own.
+fn own_range(network: NetworkId) -> Closed {
+    Closed { to: Some(network), range: "10.0.0.0/24".parse().unwrap() }
 }
 
 fn port(number: u16) -> NonZeroU16 {
@@ -343,6 +378,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
+            "close 10.0.0.0/24 to network 1 outside".into(),
+            "put the egress of network 1".into(),
             format!("raise interface {name}"),
         ]
     );
@@ -352,6 +389,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert!(matches!(
         down[..],
         [
+            Step::RemoveEgress(_),
+            Step::OpenOutside(_),
             Step::RemoveService(_),
             Step::RemoveEndpoint(_),
             Step::RemoveInterfaces(_),

@@ -27,6 +27,9 @@ const MARKS: [Mark; 4] = [
             {{- with .Values.dnsUpstream }}
             - --dns-upstream={{ join \",\" . }}
             {{- end }}
+            {{- with .Values.egressDeny }}
+            - --egress-deny={{ join \",\" . }}
+            {{- end }}
             {{- with .Values.tunnelPort }}
             - --tunnel-port={{ . }}
             {{- end }}

@@ -190,6 +190,7 @@ impl Views {
             Change::Nodes(_)
             | Change::Zones(_)
             | Change::OwnPorts(_)
+            | Change::Outlet(..)
             | Change::Namespaces(_)
             | Change::Fronts(..)
             | Change::Groups(..)

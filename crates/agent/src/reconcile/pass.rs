@@ -109,6 +109,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let mut view =
             self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
+        view.denied.extend(&self.denied);
         let compiled = compile(&view);
         log_new(&self.complaints, &compiled.complaints);
         self.complaints = compiled.complaints;

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use atoll_api::EgressMode;
 use atoll_cni::wire::{AgentReply, AgentRequest};
 use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
 use atoll_datapath::{DropCount, Event, Tended};
-use atoll_model::compile::PlacedPort;
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_model::compile::{Outlet, PlacedPort};
+use atoll_plan::{Closed, Egress, HostInterface, Observed, Step};
 use atoll_policy::{Changes, Tables};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tempfile::TempDir;
@@ -190,6 +191,7 @@ impl Agent {
         self.change(Change::OwnPorts(Delta::All(own))).await;
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
         self.change(Change::Network("acme.default".into(), Delta::All(BTreeMap::new()))).await;
+        self.change(Change::Outlet("acme.default".into(), Delta::All(BTreeMap::new()))).await;
     }
 
     /// Waits until everything has been seen.
@@ -669,4 +671,29 @@ async fn after_a_reboot_a_dead_sandbox_does_not_stand_in_the_way_of_the_pods_nex
     assert!(!agent.observed().interfaces.values().any(|interface| interface.up));
     assert!(matches!(agent.ask(add_again("web")).await, AgentReply::Attached(_)));
     assert_eq!(agent.observed().interfaces.len(), 1);
+}
+
+#[tokio::test]
+async fn a_network_that_asks_for_egress_has_it_once_it_was_seen_and_no_node_is_reached_by_it() {
+    let agent = Agent::start();
+    agent.see(&[port("web", 5, "node1")]).await;
+    agent.ask(add("web")).await;
+    assert!(agent.observed().egress.is_empty());
+    let outlet = Outlet { mode: EgressMode::Node, ranges: ["10.0.0.0/16".parse().unwrap()].into() };
+    let put = Delta::Put("acme.default".into(), outlet);
+    agent.change(Change::Outlet("acme.default".into(), put)).await;
+    while agent.observed().egress.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let seen = agent.observed();
+    assert_eq!(seen.egress, [(network(1), Some(Egress::Node))].into());
+    let is_closed =
+        |to, range: &str| seen.closed.contains(&Closed { to, range: range.parse().unwrap() });
+    assert!(is_closed(None, "192.0.2.1/32") && is_closed(None, "192.0.2.2/32"), "the nodes");
+    assert!(is_closed(Some(network(1)), "10.0.0.0/16"), "its own");
+    agent.change(Change::Outlet("acme.default".into(), Delta::Gone("acme.default".into()))).await;
+    while !agent.observed().closed.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(agent.observed().egress.is_empty());
 }

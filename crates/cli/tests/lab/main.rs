@@ -16,6 +16,7 @@ mod lifecycle;
 mod machines;
 mod names;
 mod observe;
+mod outside;
 mod policy;
 mod records;
 mod resolvers;

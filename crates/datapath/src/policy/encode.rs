@@ -7,15 +7,14 @@ use atoll_abi::{
 use atoll_policy::{IdentityEntry, OutsideKey, PeerKey, PortKey, Protocol, Tier, Verdict};
 use atoll_types::NetAddr;
 
+use crate::trie::Prefix;
+
 /// One of two whole sets of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bank {
     First,
     Second,
 }
-
-/// A key of a longest-prefix map: how many bits of it are compared, and the bits.
-pub(super) type Prefix<K> = (u32, K);
 
 impl Bank {
     /// The bank of this number, if it is one.

@@ -131,6 +131,8 @@ impl Node {
             doors: plan.doors.clone(),
             services: plan.services.clone(),
             service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
+            egress: plan.egress.iter().map(|(network, it)| (*network, Some(*it))).collect(),
+            closed: plan.closed.clone(),
         }
     }
 
@@ -203,11 +205,33 @@ impl Fabric {
         Self::made_of(count, attachment, |number| underlay(number).into())
     }
 
+    /// This many nodes on a wire that goes through `world`, where it is the bridge `wire`.
+    pub(crate) fn on_wire_through(world: &Namespace, count: u8) -> Self {
+        world.ip("link add wire type bridge");
+        let namespaces: Vec<_> = (0..count).map(|_| Namespace::new()).collect();
+        for (number, namespace) in (1..).zip(&namespaces) {
+            let peer = format!("peer name node{number} netns {}", world.path().display());
+            namespace.ip(&format!("link add uplink type veth {peer}"));
+            world.ip(&format!("link set node{number} master wire up"));
+            address(number, namespace);
+        }
+        world.ip("link set wire up");
+        Self::started(namespaces, attachments()[0], |number| underlay(number).into())
+    }
+
     /// One node, or two with a veth between them.
     fn made_of(count: u8, attachment: Attachment, tunnel: impl Fn(u8) -> IpAddr) -> Self {
         let namespaces: Vec<_> = (0..count).map(|_| Namespace::new()).collect();
         connect(&namespaces);
-        let nodes: Vec<_> = (1..=count)
+        Self::started(namespaces, attachment, tunnel)
+    }
+
+    fn started(
+        namespaces: Vec<Namespace>,
+        attachment: Attachment,
+        tunnel: impl Fn(u8) -> IpAddr,
+    ) -> Self {
+        let nodes: Vec<_> = (1..)
             .zip(namespaces)
             .map(|(number, namespace)| start(number, tunnel(number), namespace, attachment))
             .collect();
@@ -297,10 +321,14 @@ fn connect(namespaces: &[Namespace]) {
         _ => panic!("a fabric has one or two nodes"),
     }
     for (number, namespace) in (1..).zip(namespaces) {
-        namespace.ip(&format!("address add {}/24 dev uplink", underlay(number)));
-        namespace.ip(&format!("address add {}/64 dev uplink nodad", underlay_ipv6(number)));
-        namespace.ip("link set uplink up");
+        address(number, namespace);
     }
+}
+
+fn address(number: u8, namespace: &Namespace) {
+    namespace.ip(&format!("address add {}/24 dev uplink", underlay(number)));
+    namespace.ip(&format!("address add {}/64 dev uplink nodad", underlay_ipv6(number)));
+    namespace.ip("link set uplink up");
 }
 
 fn start(number: u8, tunnel: IpAddr, namespace: Namespace, attachment: Attachment) -> Node {

@@ -4,10 +4,12 @@
 //! on it. What cannot be parsed or contradicts itself gets no packet and is named as a
 //! [`Complaint`].
 
+mod egress;
 mod placed_port;
 mod services;
 mod topology;
 
+pub use egress::{Outlet, OutletOf, only};
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
     EndpointGroup, Rank, ResolverFront, ServiceBook, ServiceComplaint, ServiceError, ServiceFront,

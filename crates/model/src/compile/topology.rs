@@ -1,6 +1,6 @@
 //! Who is where: endpoints, interfaces, doors and peers of one node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -9,9 +9,10 @@ use atoll_plan::{
     Doors, Endpoint, Guard, HostInterface, NodePlan, Place, PodInterface, Reach, Resolver,
     ServiceDoor,
 };
-use atoll_types::{NetAddr, NetworkId, PodRef};
+use atoll_types::{Cidr, NetAddr, NetworkId, PodRef};
 
 use super::PlacedPort;
+use super::egress::{OutletOf, plan_egress};
 use crate::export::Audience;
 
 /// What a node has watched, and what its runtime has asked it for.
@@ -34,6 +35,10 @@ pub struct NodeView<'a> {
     pub own_dns: BTreeMap<NetworkId, OwnResolver>,
     /// The services of the cluster's own for which the agent listens.
     pub fronts: Vec<Front<'a>>,
+    /// What the networks that are present here say of the outside.
+    pub outlets: Vec<OutletOf<'a>>,
+    /// What no pod reaches outside: nodes, what is the cluster's own, what an administrator denies.
+    pub denied: BTreeSet<Cidr>,
 }
 
 /// A service of the cluster's own at one address and port, and the agent's port for it.
@@ -149,6 +154,14 @@ pub enum Complaint {
         /// The node's name.
         node: String,
     },
+    /// Networks that share a number say different things of the outside.
+    #[error("{one} and {other} share one VPC and do not agree on egress: neither has it")]
+    EgressContested {
+        /// A network's object name.
+        one: String,
+        /// Another's.
+        other: String,
+    },
 }
 
 /// The plan of the node that has this view.
@@ -163,6 +176,7 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     }
     compiled.plan.doors = doors(view, &compiled.plan);
     compiled.plan.service_doors = service_doors(view, &compiled);
+    plan_egress(&view.outlets, &view.denied, &mut compiled.plan, &mut compiled.complaints);
     compiled
 }
 
@@ -315,8 +329,6 @@ fn pod_interface(view: &NodeView<'_>, port: &PlacedPort, pod: &Attached<'_>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use atoll_plan::Device;
     use atoll_types::MacAddr;
 

@@ -292,3 +292,25 @@ fn a_network_that_leaves_takes_its_services_along() {
     tell(&mut book, &News::Service(ACME, "web", web()));
     assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)), None, "a late word");
 }
+
+#[test]
+fn a_node_port_leads_to_whom_the_external_policy_allows_and_nobody_else_can_claim_its_place() {
+    let slice = || News::Slice(ACME, "web-1", pods(&["web-0", "web-1"]));
+    let spec = |policy: &str| {
+        json!({"type": "NodePort", "clusterIPs": ["10.96.0.9"], "externalTrafficPolicy": policy,
+               "internalTrafficPolicy": "Cluster", "ports": [{"port": 80, "nodePort": 30080}]})
+    };
+    let at = |policy| {
+        let [first, second] = two_pods(ACME);
+        let book = told(&[first, second, slice(), News::Service(ACME, "web", spec(policy))]);
+        assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)).map(|all| all.len()), Some(2));
+        assert_eq!(leads(&book, &tcp(1, "::", 30080)), None, "the service has no such family");
+        leads(&book, &tcp(1, "0.0.0.0", 30080))
+    };
+    assert_eq!(at("Cluster").map(|all| all.len()), Some(2));
+    assert_eq!(at("Local"), Some(vec!["1/10.0.0.5:8080".to_owned()]));
+    let mut thief = web();
+    thief["externalIPs"] = json!(["0.0.0.0"]);
+    let book = told(&[News::Service(ACME, "web", thief)]);
+    assert_eq!(leads(&book, &tcp(1, "0.0.0.0", 80)), None);
+}

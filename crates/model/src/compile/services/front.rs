@@ -27,6 +27,8 @@ pub struct ServiceFront {
     pub affinity: Option<Duration>,
     /// Whether only backends on the client's own node take connections.
     pub local_only: bool,
+    /// Whether only pods of the node that a connection comes in by take it.
+    pub external_local_only: bool,
 }
 
 /// A port of a service.
@@ -38,6 +40,8 @@ pub struct FrontPort {
     pub protocol: Protocol,
     /// The number.
     pub port: NonZeroU16,
+    /// The port of every node that leads there from outside.
+    pub node_port: Option<NonZeroU16>,
 }
 
 /// A service that cannot be served.
@@ -54,6 +58,9 @@ pub enum ServiceError {
     /// A port is none.
     #[error("the service's port {0} cannot be served; it must be from 1 to 65535")]
     Port(i32),
+    /// A node port.
+    #[error("the service's nodePort {0} cannot be served; it must be from 1 to 65535")]
+    NodePort(i32),
     /// A protocol is not known.
     #[error("the service's protocol {0:?} is not known; it must be TCP, UDP or SCTP")]
     Protocol(String),
@@ -78,6 +85,7 @@ impl ServiceFront {
             ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
             affinity: affinity(spec)?,
             local_only: spec.internal_traffic_policy.as_deref() == Some("Local"),
+            external_local_only: spec.external_traffic_policy.as_deref() == Some("Local"),
         })
     }
 }
@@ -111,7 +119,14 @@ fn port(port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
         protocol: protocol
             .ok_or_else(|| ServiceError::Protocol(port.protocol.clone().unwrap_or_default()))?,
         port: number.ok_or(ServiceError::Port(port.port))?,
+        node_port: port.node_port.map_or(Ok(None), node_port)?,
     })
+}
+
+/// Zero is none; the API gives one in its place where the service should have it.
+fn node_port(number: i32) -> Result<Option<NonZeroU16>, ServiceError> {
+    let number = u16::try_from(number).map_err(|_| ServiceError::NodePort(number))?;
+    Ok(NonZeroU16::new(number))
 }
 
 fn affinity(spec: &k8s::ServiceSpec) -> Result<Option<Duration>, ServiceError> {
@@ -183,6 +198,21 @@ mod tests {
         let config = json!({"clientIP": {"timeoutSeconds": 10}});
         let short = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config});
         assert_eq!(web(&short).unwrap().affinity, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_port_has_the_node_port_that_the_api_gave_it_and_who_takes_it_is_said_apart() {
+        let ports =
+            json!([{"port": 80, "nodePort": 30080}, {"port": 81}, {"port": 82, "nodePort": 0}]);
+        let front = web(&json!({"type": "NodePort", "ports": ports})).unwrap();
+        let numbers: Vec<_> =
+            front.ports.iter().map(|it| it.node_port.map(NonZeroU16::get)).collect();
+        assert_eq!(numbers, [Some(30080), None, None]);
+        assert!(!front.external_local_only);
+        let local = web(&json!({"externalTrafficPolicy": "Local"})).unwrap();
+        assert!(local.external_local_only && !local.local_only);
+        let wrong = web(&json!({"ports": [{"port": 80, "nodePort": 70000}]})).unwrap_err();
+        assert!(wrong.to_string().starts_with("the service's nodePort 70000"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_plan::{Backend, Service, ServiceKey};
 use atoll_types::{NetAddr, NetworkId};
@@ -161,7 +161,10 @@ impl Network {
                 continue;
             }
             for port in &front.ports {
-                let service = self.service(key, front, port, v4, vantage);
+                let service = self.service(key, front, port, v4, front.local_only, vantage);
+                if let Some(claim) = self.node_port(key, front, port, v4, vantage) {
+                    outcome.claims.insert(claim.0, claim.1);
+                }
                 let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
                 for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
                     let key = self.key(*ip, port);
@@ -239,12 +242,29 @@ impl Network {
         self.groups.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// What the port of this node that leads to the service claims: the unspecified address.
+    fn node_port(
+        &self,
+        key: &ObjectKey,
+        front: &ServiceFront,
+        port: &FrontPort,
+        v4: bool,
+        vantage: &Vantage,
+    ) -> Option<(ServiceKey, Claim)> {
+        let ip: IpAddr =
+            if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let at = ServiceKey { port: port.node_port?, ..self.key(ip, port) };
+        let service = self.service(key, front, port, v4, front.external_local_only, vantage);
+        Some((at, Claim { rank: Rank::Cluster, service }))
+    }
+
     fn service(
         &self,
         key: &ObjectKey,
         front: &ServiceFront,
         port: &FrontPort,
         v4: bool,
+        local_only: bool,
         vantage: &Vantage,
     ) -> Service {
         let mut candidates = vec![];
@@ -259,7 +279,7 @@ impl Network {
                 }
             }
         }
-        let backends = choose(&candidates, front.local_only, vantage);
+        let backends = choose(&candidates, local_only, vantage);
         Service { backends: backends.into_iter().collect(), affinity: front.affinity }
     }
 }

@@ -1,0 +1,92 @@
+//! Keys and values of the maps by which packets leave for the outside.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::Address;
+
+/// The kind of an entry among the connections that leads what comes from outside to a pod.
+pub const KIND_OUTSIDE: u8 = 3;
+
+/// The flag of a connection with one end in no network.
+pub const CONNECTION_OUTSIDE: u8 = 64;
+
+/// Key of the map `egresses`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct EgressKey {
+    /// The network.
+    pub network: u32,
+}
+
+/// Value of the map `egresses`: what the pods of a network leave by.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Egress {
+    /// What the outside sees of IPv4, or [`Address::NONE`]: nothing leaves.
+    pub ipv4: Address,
+    /// The same of IPv6.
+    pub ipv6: Address,
+    /// The first of the ports that are this network's alone.
+    pub first_port: u16,
+    /// How many they are.
+    pub ports: u16,
+    /// Zero.
+    pub reserved: [u8; 4],
+}
+
+/// What is compared of a key of the longest-prefix map `outside_closed`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct ClosedKey {
+    /// The network whose pods it is closed to, in network byte order, or
+    /// [`NO_NETWORK`](crate::NO_NETWORK): all.
+    pub network: [u8; 4],
+    /// The first address of the range.
+    pub address: Address,
+}
+
+/// Value of the map `outside_closed`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Closed {
+    /// The number of a [`DropReason`](crate::DropReason).
+    pub reason: u32,
+}
+
+/// Key of the map `node_ports`: an address and port of this node that leads to a service.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct NodePortKey {
+    /// The address.
+    pub address: Address,
+    /// The port, in network byte order.
+    pub port: [u8; 2],
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub reserved: u8,
+}
+
+/// Value of the map `node_ports`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct NodePort {
+    /// The network of the service, which is there at the unspecified address.
+    pub network: u32,
+}
+
+/// Key of the map `entrances`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct EntranceKey {
+    /// A network with services that the outside reaches.
+    pub network: u32,
+}
+
+/// Value of the map `entrances`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Entrance {
+    /// The place of the network in the map `networks`.
+    pub table: u32,
+}

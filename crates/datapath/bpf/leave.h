@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The way out: what a pod sends to nobody of its network leaves by the node's uplink, where the
+ * network has egress. The node's own stack has no part in it.
+ *
+ * The rules: nothing leaves for an address that is closed, and of policy the pod's egress is asked
+ * about the address outside. A face is taken from the ports that are the network's alone; where all
+ * that are tried are taken, the packet is dropped under a name. */
+#pragma once
+
+#include "constants.h"
+#include "decide.h"
+#include "drops.h"
+#include "send_outside.h"
+
+/* How many ports are tried for one that is free towards the same end. */
+#define PORT_TRIES 64
+
+/* Gives work->out the address of the network's face, if the packet may leave at all. */
+static __noinline verdict find_exit(struct work *work)
+{
+	struct egress_key key = { .network = work->flow.network };
+	struct egress *egress = bpf_map_lookup_elem(&egresses, &key);
+	verdict closed;
+
+	if (!egress)
+		return DROP_NO_ENDPOINT;
+	closed = reason_closed(work->flow.network, &work->flow.destination);
+	if (closed == FINE)
+		closed = reason_closed(NO_NETWORK, &work->flow.destination);
+	if (closed != FINE)
+		return closed;
+	copy_flow(&work->sender, &work->flow);
+	copy_flow(&work->out, &work->flow);
+	work->out.source = is_mapped(&work->flow.destination) ? egress->ipv4 : egress->ipv6;
+	work->first_port = egress->first_port;
+	work->ports = egress->ports;
+	return is_none(&work->out.source) || !work->ports ? DROP_NO_ENDPOINT : FINE;
+}
+
+struct port_search {
+	__u32 start;
+	__u32 found;
+};
+
+/* One port; says whether the search is over. What is over is free, and so is what leads to this very
+ * sender. */
+static long try_port(__u32 index, void *context)
+{
+	struct port_search *search = context;
+	struct work *work = work_at_hand();
+	struct connection *way;
+
+	if (!work || !work->ports)
+		return 1;
+	work->out.transport.source_port =
+		bpf_htons(work->first_port + (search->start + index) % work->ports);
+	name_way_in(&work->key, &work->out);
+	way = connection_at(&work->key);
+	search->found = !way || leads_to(way, &work->sender) ||
+			is_over(way, work->flow.transport.protocol, work->now);
+	return search->found;
+}
+
+/* A port for work->out, whose way in nobody else has. */
+static __noinline verdict take_port(void)
+{
+	struct port_search search = { .start = bpf_get_prandom_u32() };
+
+	bpf_loop(PORT_TRIES, try_port, &search, 0);
+	return search.found ? FINE : DROP_NAT_PORTS_SPENT;
+}
+
+/* The face that the connection has, if it is the network's still, or a new one. */
+static __noinline verdict take_face(struct work *work)
+{
+	struct connection *known = work->outcome == OUTCOME_OPEN ? NULL : connection_at(&work->key);
+	verdict judged = FINE;
+
+	if (known && same_address(&known->nat_address, &work->out.source)) {
+		work->out.transport.source_port = known->nat_port;
+		return FINE;
+	}
+	judged = take_port();
+	work->face.address = work->out.source;
+	work->face.port = work->out.transport.source_port;
+	name_connection(&work->key, &work->flow, is_higher(&work->flow));
+	known = judged == FINE && known ? connection_at(&work->key) : NULL;
+	if (known) {
+		known->nat_address = work->face.address;
+		known->nat_port = work->face.port;
+	}
+	return judged;
+}
+
+/* What breaks off a connection that nobody knows, and what cannot be told to be of one, has no
+ * face. */
+static __always_inline verdict check_outcome(const struct work *work)
+{
+	const struct transport *t = &work->flow.transport;
+
+	if (work->outcome == OUTCOME_PASS)
+		return is_icmp(t->protocol) ? DROP_UNRELATED_ICMP : DROP_NO_CONNECTION;
+	if (work->outcome == OUTCOME_OPEN && !is_opening(t) && (breaks_off(t) || is_last_word(t)))
+		return DROP_NO_CONNECTION;
+	return FINE;
+}
+
+static __always_inline verdict judge_leaving(struct __sk_buff *skb, struct work *work)
+{
+	verdict judged = find_exit(work);
+
+	if (judged == FINE)
+		judged = identify(skb);
+	if (judged == FINE)
+		judged = check_outcome(work);
+	if (judged != FINE)
+		return judged;
+	if (work->outcome != OUTCOME_GO_ON)
+		judged = judge_policy(&work->question);
+	if (judged == FINE)
+		judged = take_face(work);
+	return conclude(skb, judged);
+}
+
+/* What becomes of a packet to nobody of its network. Its sender stands in work->source. */
+__noinline int leave_network(struct __sk_buff *skb)
+{
+	struct work *work = work_at_hand();
+	verdict judged;
+
+	if (!work)
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
+	work->outside = OUTSIDE_RECEIVER;
+	__builtin_memset(&work->destination, 0, sizeof(work->destination));
+	work->destination.place.ifindex = UPLINK_IFINDEX;
+	judged = judge_leaving(skb, work);
+	if (judged != FINE)
+		return drop(skb, work->flow.network, judged);
+	count_sent(skb, work->source.place.slot);
+	return send_outside(skb, work);
+}
