@@ -44,6 +44,8 @@ pub(crate) enum Change {
     Nodes(Delta<String, SeenNode>),
     /// The zones of nodes, where they are in one.
     Zones(Delta<String, String>),
+    /// Pools of addresses that nodes answer for, and the ranges of each.
+    Pools(Delta<String, Vec<Cidr>>),
     /// Ports of this node, and the network of each.
     OwnPorts(Delta<PortKey, Joined>),
     /// Ports of a network that is present here.
@@ -81,6 +83,7 @@ impl Change {
     pub(crate) fn concerns_kernel(&self) -> bool {
         match self {
             Change::Nodes(_)
+            | Change::Pools(_)
             | Change::OwnPorts(_)
             | Change::NetworkPorts(..)
             | Change::Network(..)
@@ -240,6 +243,7 @@ type Listed<K, V> = Option<BTreeMap<K, V>>;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     nodes: Listed<String, SeenNode>,
+    pools: Listed<String, Vec<Cidr>>,
     own_ports: Listed<PortKey, Joined>,
     networks: BTreeMap<NetworkId, Listed<PortKey, PlacedPort>>,
     /// What each network that is here says of its names, by object name.
@@ -262,6 +266,7 @@ impl Seen {
     pub(crate) fn absorb(&mut self, change: Change) {
         match change {
             Change::Nodes(delta) => absorb(&mut self.nodes, delta),
+            Change::Pools(delta) => absorb(&mut self.pools, delta),
             Change::OwnPorts(delta) => {
                 absorb(&mut self.own_ports, delta);
                 self.follow_own_ports();
@@ -396,15 +401,16 @@ impl Seen {
         numbers.into_iter().filter_map(outlet).collect()
     }
 
-    /// What of the cluster nobody reaches by way of the outside: its nodes, and the pods that are of
-    /// no tenant.
+    /// What of the cluster nobody reaches by way of the outside: its nodes, also by the addresses of
+    /// pools that they answer for, and the pods that are of no tenant.
     fn own_of_cluster(&self) -> BTreeSet<Cidr> {
         let nodes = self.nodes.iter().flat_map(BTreeMap::values);
         let ranges = |node: &SeenNode| {
             let ips = node.facts.ips.iter().copied().chain([node.underlay]);
             ips.filter_map(only).chain(node.pod_ranges.iter().copied()).collect::<Vec<_>>()
         };
-        nodes.flat_map(ranges).collect()
+        let pools = self.pools.iter().flat_map(BTreeMap::values).flatten();
+        nodes.flat_map(ranges).chain(pools.copied()).collect()
     }
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
@@ -443,6 +449,7 @@ impl Seen {
     /// Whether everything has been listed once.
     pub(crate) fn is_complete(&self) -> bool {
         self.nodes.is_some()
+            && self.pools.is_some()
             && self.own_ports.is_some()
             && self.networks.values().all(Option::is_some)
             && self.dns.values().all(Option::is_some)
@@ -626,6 +633,17 @@ mod tests {
         assert_eq!(quarters(&scope), all);
         seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
         assert_eq!(quarters(&seen.scope()), all[1..]);
+    }
+
+    #[test]
+    fn nodes_and_the_addresses_they_answer_for_are_the_clusters_own() {
+        let mut seen = seen();
+        let node = ("node1".to_owned(), [192, 0, 2, 1].into());
+        seen.absorb(Change::Nodes(Delta::All([node].into())));
+        let pool: Cidr = "192.0.2.16/28".parse().unwrap();
+        seen.absorb(Change::Pools(Delta::All([("edge".to_owned(), vec![pool])].into())));
+        let own: Vec<String> = seen.own_of_cluster().iter().map(ToString::to_string).collect();
+        assert_eq!(own, ["192.0.2.1/32", "192.0.2.16/28"]);
     }
 
     #[test]

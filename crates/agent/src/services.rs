@@ -174,6 +174,7 @@ impl Services {
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Api(_)
+            | Change::Pools(_)
             | Change::Exports(_)
             | Change::Targets(..)
             | Change::Policy(_)

@@ -195,6 +195,7 @@ impl Views {
             | Change::Fronts(..)
             | Change::Groups(..)
             | Change::Api(_)
+            | Change::Pools(_)
             | Change::Exports(_)
             | Change::Targets(..)
             | Change::Policy(_)

@@ -185,6 +185,7 @@ impl Agent {
         let nodes =
             [("node1".into(), [192, 0, 2, 1].into()), ("node2".into(), [192, 0, 2, 2].into())];
         self.change(Change::Nodes(Delta::All(nodes.into()))).await;
+        self.change(Change::Pools(Delta::All(BTreeMap::new()))).await;
         let entries = ports.iter().map(|port| (key(port), port.clone()));
         let own = entries.clone().filter(|(_, port)| port.node.as_deref() == Some("node1"));
         let own = own.map(|(key, port)| (key, joined(&port))).collect();

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use atoll_agent::{AgentConfig, NamesConfig, PluginPlaces};
+use atoll_agent::AgentConfig;
 use atoll_api::{Network, Port, PortSpec};
 use atoll_types::MacAddr;
+use clap::Parser;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -276,7 +277,7 @@ impl Agents {
         let (mut running, started) = (JoinSet::new(), Instant::now());
         for number in 0..count {
             let client = atoll_agent::connect(config.clone())?;
-            let config = agent_config(number, folder.path());
+            let config = agent_config(number, folder.path())?;
             std::fs::create_dir_all(&config.state_dir)?;
             let kernel = MapKernel::new(&counts);
             running.spawn(async move { atoll_agent::run_with(client, &config, kernel).await });
@@ -375,23 +376,26 @@ fn through(relay: SocketAddr) -> Result<http::Uri> {
     Ok(format!("https://{relay}").parse()?)
 }
 
-fn agent_config(number: usize, folder: &Path) -> AgentConfig {
+/// An agent's settings as its command line has them.
+#[derive(Parser)]
+struct AgentLine {
+    #[command(flatten)]
+    config: AgentConfig,
+}
+
+fn agent_config(number: usize, folder: &Path) -> Result<AgentConfig> {
     let own = folder.join(number.to_string());
-    AgentConfig {
-        node_name: node_name(number),
-        socket: own.join("agent.sock"),
-        state_dir: own.join("state"),
-        bpf_root: own.join("bpf"),
-        underlay: Some(Ipv4Addr::from_bits(0xc0a8_0001 + number as u32).into()),
-        tunnel_port: 4789,
-        metrics_address: None,
-        plugin: PluginPlaces::default(),
-        names: NamesConfig {
-            cluster_dns: vec![],
-            cluster_domain: atoll_zones::DomainName::parse("cluster.local").expect("a name"),
-            dns_upstream: vec![],
-        },
-    }
+    let at = |name: &str| own.join(name).display().to_string();
+    let underlay = Ipv4Addr::from_bits(0xc0a8_0001 + u32::try_from(number)?).to_string();
+    let settings = [
+        ("--node-name", node_name(number)),
+        ("--socket", at("agent.sock")),
+        ("--state-dir", at("state")),
+        ("--bpf-root", at("bpf")),
+        ("--underlay", underlay),
+    ];
+    let words = settings.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    Ok(AgentLine::try_parse_from(["agent".to_owned()].into_iter().chain(words))?.config)
 }
 
 #[cfg(test)]

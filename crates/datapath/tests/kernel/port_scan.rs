@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 
 use atoll_abi::{DOOR_PORT, Door, PROBER_PORTS};
-use atoll_plan::{Closed, Doors, Egress, ServiceDoor};
+use atoll_plan::{Doors, ServiceDoor};
 use atoll_testkit::{PacketSocket, eventually};
 use atoll_types::{GATEWAY_V4, NetAddr};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
@@ -122,7 +122,6 @@ fn listen(node: &Node) -> (Vec<TcpListener>, Vec<UdpSocket>) {
     })
 }
 
-/// Also where the pod reaches the outside as its node.
 #[test]
 fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
     let fabric = Fabric::of(1);
@@ -136,9 +135,6 @@ fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
             let addr = NetAddr::new(pod.network, ip(api));
             plan.service_doors.insert(ServiceDoor { addr, port: 443 }, listener);
         }
-        plan.egress.insert(pod.network, Egress::Node);
-        let node = format!("{}/32", node.underlay).parse().unwrap();
-        plan.closed.insert(Closed { to: None, range: node });
     }
     fabric.converge();
     let _listening = listen(node);
