@@ -136,6 +136,8 @@ fn understand(line: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU16, Ordering};
+
     use super::*;
     use crate::serve::serve_for_test;
 
@@ -153,9 +155,16 @@ mod tests {
         }
     }
 
-    /// A local port that was free a moment ago.
+    /// A free port below those that the kernel gives away: nobody gets it in the meantime.
     fn free_port() -> u16 {
-        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let first = 20_000 + (std::process::id() % 8_000) as u16;
+        let is_free = |port: &u16| {
+            let tcp = std::net::TcpListener::bind(("127.0.0.1", *port));
+            tcp.is_ok() && std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok()
+        };
+        let ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed));
+        ports.take(1_000).find(is_free).unwrap()
     }
 
     #[tokio::test]
