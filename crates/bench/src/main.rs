@@ -154,7 +154,7 @@ impl Run {
         match part {
             Part::Datapath => datapath::measure(rounds(31, 9)),
             Part::Counted => counted::measure(rounds(5, 3)),
-            Part::Guard => counted::guard(rounds(3, 1)),
+            Part::Guard => counted::guard(rounds(3, 2)),
             Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
             Part::Control => control::measure(&self.atoll, self.quick),
             Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
