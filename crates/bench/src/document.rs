@@ -59,43 +59,74 @@ fn goals(judged: &[Judged]) -> Table {
     table
 }
 
-/// Writes the page, and its plots beside it.
-pub(crate) fn write(
-    path: &Path,
-    machine: &Machine,
-    sections: &[Section],
-    quick: bool,
-) -> Result<()> {
-    let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
-    sections.iter().flat_map(|section| &section.plots).try_for_each(|plot| plot.draw(&folder))?;
-    std::fs::write(path, page(machine, sections, quick))
-        .with_context(|| format!("cannot write {}", path.display()))
+/// What a run gave: what it was asked for, the parts that were measured, and those that were not.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    /// The command that gives it again.
+    pub(crate) command: String,
+    pub(crate) sections: Vec<Section>,
+    /// The names of the parts that failed, and why.
+    pub(crate) failed: Vec<(String, String)>,
 }
 
-fn page(machine: &Machine, sections: &[Section], quick: bool) -> String {
-    let command = if quick { "make bench-quick" } else { "make bench" };
-    let sections: Vec<_> = sections.iter().map(ToString::to_string).collect();
-    format!(
-        "# Benchmarks\n\n\
-         Written by `{command}`; do not edit. Run it to get the numbers of your own machine.\n\n\
-         Measured on: {machine}.\n\n\
-         The times belong to this machine and this hour; the ratios are what travels. All \
-         contestants ran in the same run, in turns.\n\n\
-         {}",
-        sections.join("\n")
-    )
-}
-
-/// Failure when a goal was missed by more than the noise.
-pub(crate) fn verdict(sections: &[Section]) -> ExitCode {
-    let judged = sections.iter().flat_map(|section| &section.judged);
-    let missed: Vec<_> = judged.filter(|it| it.verdict == Verdict::Missed).collect();
-    for Judged { what, goal, median, .. } in &missed {
-        eprintln!("goal missed: {what}: {median:.2}, not {goal}");
+impl Report {
+    /// Writes the page, and its plots beside it.
+    pub(crate) fn write(&self, path: &Path, machine: &Machine) -> Result<()> {
+        let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        let plots = self.sections.iter().flat_map(|section| &section.plots);
+        plots.into_iter().try_for_each(|plot| plot.draw(&folder))?;
+        std::fs::write(path, self.page(machine))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
-    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+
+    fn page(&self, machine: &Machine) -> String {
+        let sections: Vec<_> = self.sections.iter().map(ToString::to_string).collect();
+        format!(
+            "# Benchmarks\n\n\
+             Written by `{}`; do not edit. Run it to get the numbers of your own machine.\n\n\
+             Measured on: {machine}.\n\n\
+             The times belong to this machine and this hour; the ratios are what travels. All \
+             contestants ran in the same run, in turns.\n\n\
+             {}{}{}",
+            self.command,
+            self.not_measured(),
+            self.not_kept(),
+            sections.join("\n")
+        )
+    }
+
+    fn not_measured(&self) -> String {
+        let failed = self.failed.iter();
+        failed.map(|(part, why)| format!("**Not measured:** {part}: {why}\n\n")).collect()
+    }
+
+    /// The goals that were not met, before everything else: nobody should have to look for them.
+    fn not_kept(&self) -> String {
+        let judged = self.sections.iter().flat_map(|section| &section.judged);
+        let not: Vec<_> = judged.filter(|it| it.verdict != Verdict::Met).cloned().collect();
+        match not.as_slice() {
+            [] => "Every goal below was met.\n\n".into(),
+            not => format!("## Goals not met\n\n{}\n", goals(not)),
+        }
+    }
+
+    /// Failure when a part was not measured, or a goal was missed by more than the noise.
+    pub(crate) fn verdict(&self) -> ExitCode {
+        for (part, why) in &self.failed {
+            eprintln!("not measured: {part}: {why}");
+        }
+        let judged = self.sections.iter().flat_map(|section| &section.judged);
+        let missed: Vec<_> = judged.filter(|it| it.verdict == Verdict::Missed).collect();
+        for Judged { what, goal, median, .. } in &missed {
+            eprintln!("goal missed: {what}: {median:.2}, not {goal}");
+        }
+        match missed.is_empty() && self.failed.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -131,12 +162,17 @@ mod tests {
         }
     }
 
+    fn report(verdict: Verdict) -> Report {
+        Report { command: "make bench".into(), sections: vec![section(verdict)], failed: vec![] }
+    }
+
     #[test]
     fn the_page_says_where_when_and_what_was_measured() {
-        let page = page(&machine(), &[section(Verdict::Met)], false);
+        let page = report(Verdict::Met).page(&machine());
         for part in [
             "`make bench`",
             "A Processor, 2 cores, Linux 6.18.0, 2026-11-15, commit c0ffee",
+            "Every goal below was met",
             "## Datapath",
             "### Same node",
             "| a    |",
@@ -151,16 +187,34 @@ mod tests {
     fn the_plots_of_a_page_lie_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("benchmarks.md");
-        write(&path, &machine(), &[section(Verdict::Met)], true).unwrap();
-        assert!(std::fs::read_to_string(&path).unwrap().contains("`make bench-quick`"));
+        report(Verdict::Met).write(&path, &machine()).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("`make bench`"));
         assert!(folder.path().join("plots/path.svg").exists());
     }
 
     #[test]
+    fn a_missed_goal_stands_before_everything_that_was_measured() {
+        let page = report(Verdict::Missed).page(&machine());
+        let (missed, measured) = (page.find("## Goals not met"), page.find("## Datapath"));
+        assert!(missed.unwrap() < measured.unwrap(), "{page}");
+        assert!(!page.contains("Every goal"), "{page}");
+    }
+
+    #[test]
     fn a_missed_goal_fails_the_run_and_noise_does_not() {
-        let code = |verdict| format!("{:?}", super::verdict(&[section(verdict)]));
-        assert_eq!(code(Verdict::Met), format!("{:?}", ExitCode::SUCCESS));
-        assert_eq!(code(Verdict::Unclear), format!("{:?}", ExitCode::SUCCESS));
-        assert_eq!(code(Verdict::Missed), format!("{:?}", ExitCode::FAILURE));
+        let code = |verdict| report(verdict).verdict();
+        assert_eq!(code(Verdict::Met), ExitCode::SUCCESS);
+        assert_eq!(code(Verdict::Unclear), ExitCode::SUCCESS);
+        assert_eq!(code(Verdict::Missed), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_part_that_failed_fails_the_run_and_is_named_on_the_page() {
+        let failed = vec![("dns".into(), "dnsperf is not here".into())];
+        let report = Report { failed, ..report(Verdict::Met) };
+        assert_eq!(report.verdict(), ExitCode::FAILURE);
+        let page = report.page(&machine());
+        assert!(page.contains("**Not measured:** dns: dnsperf is not here"), "{page}");
+        assert!(page.contains("## Datapath"), "{page}");
     }
 }

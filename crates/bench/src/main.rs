@@ -26,6 +26,7 @@ mod services;
 mod table;
 mod traffic;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -33,7 +34,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::document::Section;
+use crate::document::{Report, Section};
 use crate::traffic::Ask;
 
 /// What Atoll costs beside its peers, measured in one run on one machine.
@@ -73,7 +74,7 @@ struct Run {
     #[arg(long)]
     quick: bool,
     /// Only these parts
-    #[arg(long, value_delimiter = ',', default_values = ["datapath", "counted", "cni", "curve", "services", "policy", "control", "nodes", "faults", "dns", "api"])]
+    #[arg(long, value_delimiter = ',', default_values_t = Part::EVERY)]
     only: Vec<Part>,
     /// How many rounds, instead of the usual number
     #[arg(long)]
@@ -117,6 +118,30 @@ enum Part {
     Api,
 }
 
+impl Part {
+    /// What a whole run measures, in its order.
+    const EVERY: [Part; 11] = [
+        Part::Datapath,
+        Part::Services,
+        Part::Policy,
+        Part::Cni,
+        Part::Curve,
+        Part::Control,
+        Part::Nodes,
+        Part::Faults,
+        Part::Dns,
+        Part::Api,
+        Part::Counted,
+    ];
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.to_possible_value().expect("no part is hidden");
+        f.write_str(name.get_name())
+    }
+}
+
 fn main() -> Result<ExitCode> {
     match Bench::parse().command {
         Command::Serve(arguments) => api::serve(&arguments).map(|()| ExitCode::SUCCESS),
@@ -136,17 +161,40 @@ impl Run {
     fn measure(&self) -> Result<ExitCode> {
         ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
         let start = Instant::now();
-        let mut sections = vec![];
+        let mut report = Report { command: self.command(), sections: vec![], failed: vec![] };
         for part in &self.only {
-            let section = self.section(*part)?;
-            println!("{section}");
-            sections.push(section);
+            match self.section(*part) {
+                Ok(section) => {
+                    println!("{section}");
+                    report.sections.push(section);
+                }
+                Err(error) => {
+                    eprintln!("{part}: {error:#}; going on with the other parts");
+                    report.failed.push((part.to_string(), format!("{error:#}")));
+                }
+            }
         }
         if let Some(path) = &self.document {
-            document::write(path, &machine::Machine::look()?, &sections, self.quick)?;
+            report.write(path, &machine::Machine::look()?)?;
         }
         println!("measured in {} s", start.elapsed().as_secs());
-        Ok(document::verdict(&sections))
+        Ok(report.verdict())
+    }
+
+    /// The command that measures the same again.
+    fn command(&self) -> String {
+        let whole =
+            self.rounds.is_none() && Part::EVERY.iter().all(|part| self.only.contains(part));
+        match (whole, self.quick) {
+            (true, false) => "make bench".into(),
+            (true, true) => "make bench-quick".into(),
+            (false, _) => {
+                let parts: Vec<_> = self.only.iter().map(ToString::to_string).collect();
+                let quick = if self.quick { " --quick" } else { "" };
+                let rounds = self.rounds.map(|it| format!(" --rounds {it}")).unwrap_or_default();
+                format!("bench run{quick}{rounds} --only {}", parts.join(","))
+            }
+        }
     }
 
     fn section(&self, part: Part) -> Result<Section> {
@@ -165,5 +213,26 @@ impl Run {
             Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
             Part::Api => api::measure(rounds(3, 1)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command_of(arguments: &[&str]) -> String {
+        let arguments = ["bench", "run"].iter().chain(arguments);
+        match Bench::parse_from(arguments).command {
+            Command::Run(run) => run.command(),
+            _ => unreachable!("it was told to run"),
+        }
+    }
+
+    #[test]
+    fn the_page_names_the_command_that_wrote_it() {
+        assert_eq!(command_of(&[]), "make bench");
+        assert_eq!(command_of(&["--quick"]), "make bench-quick");
+        let part = ["--only", "dns,cni", "--rounds", "3"];
+        assert_eq!(command_of(&part), "bench run --rounds 3 --only dns,cni");
     }
 }
