@@ -123,7 +123,7 @@ pub(crate) struct NetworkDns {
 pub(crate) struct Outside {
     /// Whom.
     pub(crate) upstreams: Upstreams,
-    /// Whether an answer that points to a private address is refused.
+    /// Whether an answer that points inside is refused.
     pub(crate) refuse_private: bool,
 }
 
