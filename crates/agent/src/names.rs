@@ -5,11 +5,12 @@
 //! answer would be believed.
 
 mod metrics;
+mod reach;
 mod report;
 mod views;
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,13 +22,15 @@ use atoll_dns::{Asker, Feed, Forwarding, NetworkKey, PodId, Server, TenantId};
 use atoll_model::compile::Occupant;
 use atoll_model::export::ServiceName;
 use atoll_plan::{HostInterface, Resolver};
+use atoll_types::Cidr;
 use atoll_zones::Settings;
 
 use self::metrics::Directory;
 pub(crate) use self::metrics::Metrics;
+use self::reach::Reach;
 use self::views::{Update, Views};
 use crate::config::{NamesConfig, NamesLimits};
-use crate::seen::{Change, Exported, Outside, Scope, Seen, Upstreams};
+use crate::seen::{Change, Exported, Scope, Seen};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
 const TTL: u32 = 5;
@@ -39,8 +42,7 @@ type Known = Arc<ArcSwap<HashMap<u32, Asker>>>;
 /// The resolver, and what it answers from.
 pub(crate) struct Names {
     cluster: Resolver,
-    /// Whom networks ask that name nobody themselves.
-    upstreams: Vec<SocketAddr>,
+    reach: Reach,
     views: Views,
     server: Server,
     known: Known,
@@ -72,7 +74,7 @@ impl Names {
         };
         Ok(Names {
             cluster: config.cluster_dns.iter().copied().collect(),
-            upstreams: config.dns_upstream.clone(),
+            reach: Reach::new(config.dns_upstream.clone()),
             views: Views::new(settings),
             server,
             known,
@@ -108,14 +110,12 @@ impl Names {
             match update {
                 Update::First(network, name, zones, outside) => {
                     self.directory.put(network, &name);
-                    self.server.forward(network, self.forwarding(outside));
+                    self.server.forward(network, self.reach.of(network, outside));
                     self.server.swap(network, zones);
                 }
                 Update::Outside(network, outside) => {
-                    let forwarding = self.forwarding(outside);
-                    let feed = self.feeds.get(&network).into_iter();
-                    feed.for_each(|it| it.reach_outside(!forwarding.upstreams.is_empty()));
-                    self.server.forward(network, forwarding);
+                    let forwarding = self.reach.of(network, outside);
+                    self.forward(network, forwarding);
                 }
                 Update::Next(network, zones) => self.server.swap(network, zones),
                 Update::Facts(network, facts) => {
@@ -131,6 +131,7 @@ impl Names {
                 }
                 Update::Gone(network) => {
                     self.feeds.remove(&network);
+                    self.reach.forget(network);
                     self.directory.remove(network);
                     self.server.remove(network);
                 }
@@ -143,13 +144,17 @@ impl Names {
         Metrics { ledger: self.server.ledger(), directory: self.directory.clone() }
     }
 
-    fn forwarding(&self, outside: Outside) -> Forwarding {
-        let upstreams = match outside.upstreams {
-            Upstreams::Nobody => Vec::new(),
-            Upstreams::OfNode => self.upstreams.clone(),
-            Upstreams::Own(own) => own,
-        };
-        Forwarding { upstreams, refuse_private: outside.refuse_private }
+    /// Exactly this is closed to networks that name their upstreams themselves.
+    pub(crate) fn close(&mut self, closed: BTreeSet<Cidr>) {
+        for (network, forwarding) in self.reach.close(closed) {
+            self.forward(network, forwarding);
+        }
+    }
+
+    fn forward(&self, network: NetworkKey, forwarding: Forwarding) {
+        let feed = self.feeds.get(&network).into_iter();
+        feed.for_each(|it| it.reach_outside(!forwarding.upstreams.is_empty()));
+        self.server.forward(network, forwarding);
     }
 
     /// From now on these interfaces are known, each by who is behind it.
@@ -359,20 +364,6 @@ mod tests {
         assert_eq!(texts(&["10.96.0.10"]), ["169.254.1.2:61053", own[0], own[1]]);
         let both = ["169.254.1.2:61053", "[fd61:746f:6c6c::2]:61053", own[0], own[1]];
         assert_eq!(texts(&["10.96.0.10", "fd96::a"]), both);
-    }
-
-    #[tokio::test]
-    async fn a_network_asks_its_own_upstreams_or_those_of_the_node_or_nobody() {
-        let node: SocketAddr = "192.0.2.53:53".parse().unwrap();
-        let own: SocketAddr = "192.0.2.54:53".parse().unwrap();
-        let config = NamesConfig { dns_upstream: vec![node], ..config() };
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let names = Names::start_at(&config, vec![anywhere]).await.unwrap();
-        let asks = |upstreams| names.forwarding(Outside { upstreams, refuse_private: true });
-        assert_eq!(asks(Upstreams::OfNode).upstreams, [node]);
-        assert_eq!(asks(Upstreams::Own(vec![own])).upstreams, [own]);
-        assert!(asks(Upstreams::Nobody).upstreams.is_empty());
-        assert!(asks(Upstreams::Nobody).refuse_private);
     }
 
     #[tokio::test]

@@ -225,12 +225,25 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             Change::Network(name, _) => Some(name.clone()),
             _ => None,
         };
+        let closes = matches!(change, Change::Nodes(_) | Change::Pools(_));
         self.seen.absorb(change);
+        if closes {
+            self.close_upstreams();
+        }
         if let Some(name) = network {
             self.services.lead_resolvers(&name, self.seen.dns_of(&name).as_ref());
         }
         if moves {
             self.follow_scope();
+        }
+    }
+
+    /// Networks have the agent ask outside for names, as its node: what is closed to their pods is
+    /// closed to that, too.
+    fn close_upstreams(&mut self) {
+        if let (Some(names), Some(mut closed)) = (&mut self.attendants.names, self.seen.closed()) {
+            closed.extend(&self.denied);
+            names.close(closed);
         }
     }
 

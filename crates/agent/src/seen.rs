@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use atoll_api::DnsMode;
 use atoll_model::compile::{
     Answers, Attachment, EndpointGroup, NodeView, Outlet, OutletOf, OwnResolver, PlacedPort,
-    ServiceFront, only,
+    ServiceFront, never_outside, only,
 };
 use atoll_model::export::{Export, ServiceName, TargetSlice};
 use atoll_model::outside::Held;
@@ -123,7 +123,7 @@ pub(crate) struct NetworkDns {
 pub(crate) struct Outside {
     /// Whom.
     pub(crate) upstreams: Upstreams,
-    /// Whether an answer that points to a private address is refused.
+    /// Whether an answer that points inside is refused.
     pub(crate) refuse_private: bool,
 }
 
@@ -401,6 +401,12 @@ impl Seen {
         numbers.into_iter().filter_map(outlet).collect()
     }
 
+    /// What nobody reaches by way of the outside, once it was seen whole.
+    pub(crate) fn closed(&self) -> Option<BTreeSet<Cidr>> {
+        let is_whole = self.nodes.is_some() && self.pools.is_some();
+        is_whole.then(|| never_outside().chain(self.own_of_cluster()).collect())
+    }
+
     /// What of the cluster nobody reaches by way of the outside: its nodes, also by the addresses of
     /// pools that they answer for, and the pods that are of no tenant.
     fn own_of_cluster(&self) -> BTreeSet<Cidr> {
@@ -640,10 +646,13 @@ mod tests {
         let mut seen = seen();
         let node = ("node1".to_owned(), [192, 0, 2, 1].into());
         seen.absorb(Change::Nodes(Delta::All([node].into())));
+        assert_eq!(seen.closed(), None, "pools were not seen yet");
         let pool: Cidr = "192.0.2.16/28".parse().unwrap();
         seen.absorb(Change::Pools(Delta::All([("edge".to_owned(), vec![pool])].into())));
         let own: Vec<String> = seen.own_of_cluster().iter().map(ToString::to_string).collect();
         assert_eq!(own, ["192.0.2.1/32", "192.0.2.16/28"]);
+        let closed = seen.closed().unwrap();
+        assert!(closed.contains(&pool) && closed.contains(&"127.0.0.0/8".parse().unwrap()));
     }
 
     #[test]

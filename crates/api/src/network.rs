@@ -148,7 +148,7 @@ pub struct NetworkDns {
     #[x_kube(validation = Rule::new("self.all(server, isIP(server) || server.matches('^([0-9.]+|\\\\[[0-9a-fA-F:.]+\\\\]):[0-9]{1,5}$'))")
         .message("each of upstreams must be an address, with or without a port: 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:5353"))]
     pub upstreams: Option<Vec<String>>,
-    /// Whether an answer from outside that points to a private address is refused.
+    /// Whether an answer from outside that leads to a private address or to an own name is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuse_private: bool,
     /// The service of the tenant's own resolver, for mode `tenant`. While no pod of it is ready,

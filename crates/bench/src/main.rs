@@ -112,7 +112,7 @@ enum Part {
     Nodes,
     /// What pods notice when the agent dies or is replaced
     Faults,
-    /// The resolver beside Debian's DNS servers and CoreDNS
+    /// The resolver beside Debian's DNS servers and CoreDNS, and how soon it answers a change
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
     Api,
@@ -210,7 +210,7 @@ impl Run {
             Part::Policy => policy::measure(rounds(15, 5), self.quick),
             Part::Nodes => nodes::measure(self.quick),
             Part::Faults => faults::measure(&self.atoll, rounds(5, 2)),
-            Part::Dns => dns::measure(&self.resolver, rounds(7, 3)),
+            Part::Dns => dns::measure(&self.atoll, &self.resolver, rounds(7, 3), self.quick),
             Part::Api => api::measure(rounds(3, 1)),
         }
     }

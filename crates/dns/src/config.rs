@@ -81,6 +81,7 @@ pub struct Forwarding {
     /// The servers that are asked for names that are not the network's own, in this order. With
     /// none, such a question is refused.
     pub upstreams: Vec<SocketAddr>,
-    /// Whether answers from outside that point to private addresses are refused.
+    /// Whether answers from outside that point to private addresses, or to the network's own
+    /// names, are refused.
     pub refuse_private: bool,
 }

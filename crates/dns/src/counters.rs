@@ -61,7 +61,7 @@ counted! {
         NotForwarded = "not_forwarded",
         /// No upstream gave an answer that can be used.
         UpstreamFailed = "upstream_failed",
-        /// The answer from outside points to a private address.
+        /// The answer from outside points to a private address, or to a name of the network's own.
         Rebinding = "rebinding",
     }
 }

@@ -16,10 +16,11 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{timeout, timeout_at};
 
 use crate::cache::Foreign;
+use crate::config::Forwarding;
 use crate::counters::Refused;
 use crate::limits::lock;
 use crate::network::Network;
-use crate::response::{Demand, Unusable};
+use crate::response::{Demand, Guard, Unusable};
 
 /// What came of a question to upstreams.
 pub(crate) type Outcome = Result<Arc<Foreign>, Refused>;
@@ -29,6 +30,13 @@ type Running = Shared<BoxFuture<'static, Outcome>>;
 /// The questions of one network that upstreams have not answered yet.
 #[derive(Default)]
 pub(crate) struct Pending(Mutex<HashMap<(Vec<u8>, u16), Running>>);
+
+impl Pending {
+    /// Nobody waits any more for what is under way, but those who do already.
+    pub(crate) fn forget(&self) {
+        lock(&self.0).clear();
+    }
+}
 
 /// How upstreams are asked.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +63,10 @@ pub(crate) async fn ask(
 
 fn start(network: Arc<Network>, key: (Vec<u8>, u16), patience: Patience) -> Running {
     let asking = async move {
-        let outcome = upstreams(&network, &key.0, key.1, patience).await;
+        let forwarding = network.forwarding.load_full();
+        let outcome = upstreams(&network, &forwarding, &key.0, key.1, patience).await;
         if let Ok(foreign) = &outcome {
-            network.cache.put(&key.0, key.1, foreign.clone(), Instant::now());
+            keep(&network, &forwarding, &key, foreign);
         }
         lock(&network.pending.0).remove(&key);
         outcome
@@ -65,16 +74,37 @@ fn start(network: Arc<Network>, key: (Vec<u8>, u16), patience: Patience) -> Runn
     asking.boxed().shared()
 }
 
-async fn upstreams(network: &Network, name: &[u8], kind: u16, patience: Patience) -> Outcome {
-    let forwarding = network.forwarding.load_full();
+/// Keeps an answer for as long as the rules hold under which it was asked for. Whoever changes them
+/// forgets afterwards what is kept: so does this, where they changed meanwhile.
+fn keep(
+    network: &Network,
+    forwarding: &Arc<Forwarding>,
+    (name, kind): &(Vec<u8>, u16),
+    foreign: &Arc<Foreign>,
+) {
+    network.cache.put(name, *kind, foreign.clone(), Instant::now());
+    if !Arc::ptr_eq(forwarding, &network.forwarding.load_full()) {
+        network.cache.clear();
+    }
+}
+
+async fn upstreams(
+    network: &Network,
+    forwarding: &Forwarding,
+    name: &[u8],
+    kind: u16,
+    patience: Patience,
+) -> Outcome {
     let upstreams = forwarding.upstreams.iter().cycle().take(match forwarding.upstreams.len() {
         0 => 0,
         _ => patience.tries,
     });
+    let guard =
+        Guard { refuse_private: forwarding.refuse_private, zones: network.zones.load_full() };
     for upstream in upstreams {
         let exchange = Exchange { network, upstream: *upstream, wait: patience.wait };
         let Some(demand) = demand(name, kind) else { return Err(Refused::UpstreamFailed) };
-        match exchange.run(&demand, forwarding.refuse_private).await {
+        match exchange.run(&demand, &guard).await {
             Ok(foreign) => return Ok(Arc::new(foreign)),
             Err(Unusable::Rebinding) => return Err(Refused::Rebinding),
             Err(Unusable::Failed | Unusable::Mismatch | Unusable::Truncated) => {}
@@ -97,25 +127,25 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn run(&self, demand: &Demand, refuse_private: bool) -> Result<Foreign, Unusable> {
-        match self.udp(demand, refuse_private).await {
+    async fn run(&self, demand: &Demand, guard: &Guard) -> Result<Foreign, Unusable> {
+        match self.udp(demand, guard).await {
             Err(Unusable::Truncated) => {
                 let answer = timeout(self.wait, self.tcp(demand)).await;
                 let packet = answer.ok().and_then(Result::ok).ok_or(Unusable::Failed)?;
-                demand.read(&packet, refuse_private)
+                demand.read(&packet, guard)
             }
             other => other,
         }
     }
 
-    async fn udp(&self, demand: &Demand, refuse_private: bool) -> Result<Foreign, Unusable> {
+    async fn udp(&self, demand: &Demand, guard: &Guard) -> Result<Foreign, Unusable> {
         let deadline = tokio::time::Instant::now() + self.wait;
         let socket = self.send(demand).await.map_err(|_| Unusable::Failed)?;
         let mut packet = vec![0; 4096];
         loop {
             let heard = timeout_at(deadline, socket.recv(&mut packet)).await;
             let len = heard.ok().and_then(Result::ok).ok_or(Unusable::Failed)?;
-            match demand.read(&packet[..len], refuse_private) {
+            match demand.read(&packet[..len], guard) {
                 Err(Unusable::Mismatch) => self.network.counters.mismatched(),
                 other => return other,
             }

@@ -18,6 +18,7 @@ mod limits;
 mod network;
 mod numbers;
 mod query;
+mod record;
 mod reply;
 mod response;
 mod secondary;

@@ -1,27 +1,19 @@
 //! An upstream's answer: checked, and written anew.
 //!
 //! Its rule: nothing is passed on as it came. The id and the question must be ours, only records
-//! that the question leads to are taken, and names are written out in full.
+//! that the question leads to are taken, and names are written out in full. Of the network's own
+//! names the outside has nothing to say.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 
-use atoll_zones::{MAX_NAME, is_private};
+use atoll_zones::{Found, ZoneSet};
 
 use crate::cache::Foreign;
-use crate::query::{HEAD, Rcode};
+use crate::query::{HEAD, Query, Rcode};
+use crate::record::{CNAME, Record, SOA};
 
-const A: u16 = 1;
-const NS: u16 = 2;
-const CNAME: u16 = 5;
-const SOA: u16 = 6;
-const PTR: u16 = 12;
-const MX: u16 = 15;
-const AAAA: u16 = 28;
-const SRV: u16 = 33;
 const ANY: u16 = 255;
-const MOST_RECORDS: usize = 512;
 const LONGEST_CHAIN: usize = 12;
-const LONGEST_TTL: u32 = 86_400;
 const LONGEST_NO: u32 = 3_600;
 
 /// What an upstream is asked.
@@ -42,8 +34,26 @@ pub(crate) enum Unusable {
     Truncated,
     /// The upstream failed, or what it says makes no sense: ask another one.
     Failed,
-    /// It points to a private address.
+    /// It points to a private address, or to a name of the network's own.
     Rebinding,
+}
+
+/// What of the network itself is kept apart from what the outside says.
+#[derive(Clone, Default)]
+pub(crate) struct Guard {
+    /// Whether an answer that points inside is refused.
+    pub(crate) refuse_private: bool,
+    /// The network's own names, where it has any yet.
+    pub(crate) zones: Option<Arc<ZoneSet>>,
+}
+
+impl Guard {
+    /// Whether a name is the network's own, and not for others to answer.
+    fn is_own(&self, name: &[u8]) -> bool {
+        let mut query = Query::new();
+        let Some(zones) = &self.zones else { return false };
+        query.read_name(name).is_none() || zones.find(&query.name(), None) != Found::Outside
+    }
 }
 
 impl Demand {
@@ -61,7 +71,7 @@ impl Demand {
     }
 
     /// Reads the answer to this demand.
-    pub(crate) fn read(&self, packet: &[u8], refuse_private: bool) -> Result<Foreign, Unusable> {
+    pub(crate) fn read(&self, packet: &[u8], guard: &Guard) -> Result<Foreign, Unusable> {
         let head = packet.first_chunk::<HEAD>().ok_or(Unusable::Mismatch)?;
         let question = self.question();
         let asked = packet.get(HEAD..HEAD + question.len()).ok_or(Unusable::Mismatch)?;
@@ -81,82 +91,11 @@ impl Demand {
             return Err(Unusable::Truncated);
         }
         let records = Record::read_all(packet, HEAD + question.len()).ok_or(Unusable::Failed)?;
-        let chosen = Chosen::from(self, &records);
-        if refuse_private && chosen.answers.iter().any(|it| it.is_private()) {
+        let chosen = Chosen::from(self, &records, guard);
+        if guard.refuse_private && chosen.points_inside() {
             return Err(Unusable::Rebinding);
         }
         Ok(chosen.write(rcode))
-    }
-}
-
-/// A record with its names written out.
-#[derive(Clone, Debug)]
-struct Record {
-    owner: Vec<u8>,
-    kind: u16,
-    ttl: u32,
-    data: Vec<u8>,
-    answer: bool,
-}
-
-impl Record {
-    /// The answers and the authority; what comes after them is not looked at.
-    fn read_all(packet: &[u8], mut at: usize) -> Option<Vec<Record>> {
-        let count = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
-        let (answers, authority) = (count(6), count(8));
-        if answers + authority > MOST_RECORDS {
-            return None;
-        }
-        (0..answers + authority)
-            .map(|n| {
-                let (record, next) = Record::read(packet, at, n < answers)?;
-                at = next;
-                Some(record)
-            })
-            .collect()
-    }
-
-    fn read(packet: &[u8], at: usize, answer: bool) -> Option<(Record, usize)> {
-        let (owner, at) = name(packet, at)?;
-        let fixed = packet.get(at..)?.first_chunk::<10>()?;
-        let len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        let kind = u16::from_be_bytes([fixed[0], fixed[1]]);
-        let internet = fixed[2..4] == [0, 1];
-        let record = Record {
-            owner,
-            kind: if internet { kind } else { 0 },
-            ttl: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]).min(LONGEST_TTL),
-            data: data(packet, kind, at + 10, len)?,
-            answer,
-        };
-        Some((record, at + 10 + len))
-    }
-
-    fn is_private(&self) -> bool {
-        let v4 = <[u8; 4]>::try_from(&self.data[..]).map(IpAddr::from);
-        let v6 = <[u8; 16]>::try_from(&self.data[..]).map(IpAddr::from);
-        match self.kind {
-            A => v4.is_ok_and(is_private),
-            AAAA => v6.is_ok_and(is_private),
-            _ => false,
-        }
-    }
-
-    fn is_sound(&self) -> bool {
-        match self.kind {
-            A => self.data.len() == 4,
-            AAAA => self.data.len() == 16,
-            _ => true,
-        }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend(&self.owner);
-        out.extend(self.kind.to_be_bytes());
-        out.extend([0, 1]);
-        out.extend(self.ttl.to_be_bytes());
-        out.extend((self.data.len() as u16).to_be_bytes());
-        out.extend(&self.data);
     }
 }
 
@@ -164,11 +103,13 @@ impl Record {
 struct Chosen<'r> {
     answers: Vec<&'r Record>,
     no: Option<&'r Record>,
+    /// An alias leads to a name of the network's own; nothing behind it is taken.
+    ends_inside: bool,
 }
 
 impl<'r> Chosen<'r> {
     /// Follows the aliases from the name asked for; what does not belong to that way is left out.
-    fn from(demand: &Demand, records: &'r [Record]) -> Self {
+    fn from(demand: &Demand, records: &'r [Record], guard: &Guard) -> Self {
         let (mut name, mut answers) = (demand.name.clone(), vec![]);
         for _ in 0..LONGEST_CHAIN {
             let here = |it: &&Record| it.answer && it.owner == name && it.is_sound();
@@ -176,16 +117,23 @@ impl<'r> Chosen<'r> {
             let hits: Vec<_> = records.iter().filter(here).filter(wanted).collect();
             if !hits.is_empty() {
                 answers.extend(hits);
-                return Chosen { answers, no: None };
+                return Chosen { answers, no: None, ends_inside: false };
             }
             let Some(alias) = records.iter().filter(here).find(|it| it.kind == CNAME) else {
                 break;
             };
             answers.push(alias);
             name = alias.data.clone();
+            if guard.is_own(&name) {
+                return Chosen { answers, no: None, ends_inside: true };
+            }
         }
         let covers = |it: &&Record| !it.answer && it.kind == SOA && name.ends_with(&it.owner);
-        Chosen { answers, no: records.iter().find(covers) }
+        Chosen { answers, no: records.iter().find(covers), ends_inside: false }
+    }
+
+    fn points_inside(&self) -> bool {
+        self.ends_inside || self.answers.iter().any(|it| it.is_private())
     }
 
     fn write(&self, rcode: Rcode) -> Foreign {
@@ -218,62 +166,20 @@ impl<'r> Chosen<'r> {
     }
 }
 
-/// What a record says, with the names in it written out.
-fn data(packet: &[u8], kind: u16, at: usize, len: usize) -> Option<Vec<u8>> {
-    let whole = packet.get(at..at + len)?;
-    let (before, names) = match kind {
-        NS | CNAME | PTR => (0, 1),
-        MX => (2, 1),
-        SRV => (6, 1),
-        SOA => (0, 2),
-        _ => return Some(whole.to_vec()),
-    };
-    let mut out = whole.get(..before)?.to_vec();
-    let mut next = at + before;
-    for _ in 0..names {
-        let (name, after) = name(packet, next)?;
-        out.extend(name);
-        next = after;
-    }
-    out.extend(packet.get(next..at + len)?);
-    Some(out)
-}
-
-/// A name in lower case, and where it ends. Pointers go only backwards, so they end.
-fn name(packet: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
-    let (mut out, mut at, mut end, mut before) = (vec![], start, None, start);
-    loop {
-        let len = *packet.get(at)?;
-        match len {
-            0 => break,
-            1..=63 => {
-                let label = packet.get(at..=at + usize::from(len))?;
-                out.extend(label.iter().map(u8::to_ascii_lowercase));
-                at += usize::from(len) + 1;
-            }
-            192.. => {
-                let to = usize::from(u16::from_be_bytes([len & 0x3f, *packet.get(at + 1)?]));
-                end = end.or(Some(at + 2));
-                if to >= before {
-                    return None;
-                }
-                (at, before) = (to, to);
-            }
-            _ => return None,
-        }
-        if out.len() >= MAX_NAME {
-            return None;
-        }
-    }
-    out.push(0);
-    Some((out, end.unwrap_or(at + 1)))
-}
-
 #[cfg(test)]
 mod tests {
+    use atoll_zones::{DomainName, Settings};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::record::{A, MOST_RECORDS};
+
+    /// Of a network whose names end in `corp.com`, and that wants nobody to point inside.
+    fn strict() -> Guard {
+        let zone = DomainName::parse("corp.com").unwrap();
+        let zones = ZoneSet::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 });
+        Guard { refuse_private: true, zones: Some(Arc::new(zones)) }
+    }
 
     fn demand() -> Demand {
         Demand { id: [1, 2], name: b"\x01a\x03com\x00".to_vec(), kind: A }
@@ -298,7 +204,7 @@ mod tests {
         let alias = record(ASKED, CNAME, 60, b"\x01b\xc0\x0e");
         let good = record(b"\x01b\xc0\x0e", A, 30, &[9, 9, 9, 9]);
         let alien = record(b"\x04bank\xc0\x0e", A, 99, &[6, 6, 6, 6]);
-        let answer = demand().read(&packet(OK, &[alias, alien, good], &[]), true).unwrap();
+        let answer = demand().read(&packet(OK, &[alias, alien, good], &[]), &strict()).unwrap();
         assert_eq!((answer.count, answer.ttl), (2, 30));
         assert!(answer.answers.ends_with(&[9, 9, 9, 9]));
         assert!(!answer.answers.windows(4).any(|bytes| bytes == [6, 6, 6, 6]));
@@ -307,22 +213,37 @@ mod tests {
     #[test]
     fn another_id_or_question_is_no_answer() {
         let good = packet(OK, &[record(ASKED, A, 9, &[9, 9, 9, 9])], &[]);
-        assert!(demand().read(&good, true).is_ok());
+        assert!(demand().read(&good, &strict()).is_ok());
         for (at, byte) in [(0, 9), (1, 9), (2, 0x01), (13, b'x'), (20, 28)] {
             let mut bad = good.clone();
             bad[at] = byte;
-            assert_eq!(demand().read(&bad, true), Err(Unusable::Mismatch), "byte {at}");
+            assert_eq!(demand().read(&bad, &strict()), Err(Unusable::Mismatch), "byte {at}");
         }
         let mut upper = good.clone();
         upper[13] = b'A';
-        assert!(demand().read(&upper, true).is_ok(), "letters may differ in case");
+        assert!(demand().read(&upper, &strict()).is_ok(), "letters may differ in case");
     }
 
     #[test]
     fn a_private_address_from_outside_is_refused_where_the_network_wants_that() {
         let packet = packet(OK, &[record(ASKED, A, 9, &[10, 0, 0, 1])], &[]);
-        assert_eq!(demand().read(&packet, true), Err(Unusable::Rebinding));
-        assert!(demand().read(&packet, false).is_ok());
+        assert_eq!(demand().read(&packet, &strict()), Err(Unusable::Rebinding));
+        assert!(demand().read(&packet, &Guard::default()).is_ok());
+    }
+
+    #[test]
+    fn what_the_outside_says_of_the_networks_own_names_is_not_taken() {
+        let inside = b"\x03web\x04corp\xc0\x0e";
+        let alias = record(ASKED, CNAME, 60, inside);
+        let lie = record(inside, A, 30, &[6, 6, 6, 6]);
+        let packet = packet(OK, &[alias, lie], &[]);
+        assert_eq!(demand().read(&packet, &strict()), Err(Unusable::Rebinding));
+        let lenient = Guard { refuse_private: false, ..strict() };
+        let answer = demand().read(&packet, &lenient).unwrap();
+        assert_eq!((answer.count, answer.ttl), (1, 0), "the alias alone, and it is not kept");
+        assert!(!answer.answers.windows(4).any(|bytes| bytes == [6, 6, 6, 6]));
+        let answer = demand().read(&packet, &Guard::default()).unwrap();
+        assert_eq!(answer.count, 2, "where it is somebody else's name");
     }
 
     #[test]
@@ -331,7 +252,7 @@ mod tests {
         let zone = record(b"\x03com\x00", SOA, 60, &soa);
         let other = record(b"\x03net\x00", SOA, 60, &soa);
         let read =
-            |authority: &[Vec<u8>]| demand().read(&packet([0x81, 0x83], &[], authority), true);
+            |authority: &[Vec<u8>]| demand().read(&packet([0x81, 0x83], &[], authority), &strict());
         assert_eq!(read(&[zone]).map(|it| (it.rcode, it.ttl)), Ok((Rcode::NxDomain, 7)));
         assert_eq!(read(&[other]).map(|it| it.ttl), Ok(0), "another zone's start");
         assert_eq!(read(&[]).map(|it| it.ttl), Ok(0));
@@ -341,7 +262,7 @@ mod tests {
     fn names_that_point_forward_or_at_themselves_are_refused() {
         for owner in [[0xc0, 23], [0xc0, 24], [0xff, 0xff]] {
             let packet = packet(OK, &[record(&owner, A, 9, &[9, 9, 9, 9])], &[]);
-            assert_eq!(demand().read(&packet, true), Err(Unusable::Failed));
+            assert_eq!(demand().read(&packet, &strict()), Err(Unusable::Failed));
         }
     }
 
@@ -357,7 +278,7 @@ mod tests {
             let len = bytes.len();
             changes.into_iter().for_each(|(at, byte)| bytes[22 + at % (len - 22)] = byte);
             bytes.truncate(len - cut % 8);
-            if let Ok(answer) = demand().read(&bytes, true) {
+            if let Ok(answer) = demand().read(&bytes, &strict()) {
                 prop_assert!(usize::from(answer.count) <= LONGEST_CHAIN + MOST_RECORDS);
             }
         }

@@ -110,6 +110,7 @@ impl Server {
     pub fn forward(&self, network: NetworkKey, forwarding: Forwarding) {
         let network = self.shared.networks.make(network);
         network.forwarding.store(Arc::new(forwarding));
+        network.pending.forget();
         network.cache.clear();
     }
 

@@ -1,13 +1,14 @@
 //! What tests need to work with real kernels: network namespaces, a private BPF file system, raw
-//! sockets, forged frames, and the list of threats.
+//! sockets, forged frames, the list of threats, and the record rules of DNS.
 //!
 //! The rule of this crate: nothing outlives the test process, however it ends. Namespaces are held
 //! by file descriptors and mounts live in a mount namespace of one thread, so that the kernel
-//! cleans up even after a kill. Everything needs root and panics with that word without it.
+//! cleans up even after a kill. What touches the kernel needs root, and panics with that word without it.
 
 mod bpffs;
 pub mod forge;
 mod machine;
+pub mod names;
 mod namespace;
 mod packet_socket;
 pub mod threats;

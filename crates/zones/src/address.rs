@@ -10,7 +10,8 @@ pub(crate) const REVERSE_V4: &[u8] = b"\x07in-addr\x04arpa\x00";
 pub(crate) const REVERSE_V6: &[u8] = b"\x03ip6\x04arpa\x00";
 
 /// Whether nobody outside can say anything true about the address: private, shared, loopback,
-/// link-local or unspecified, also when an IPv4 address is written inside an IPv6 one.
+/// link-local, unspecified, or of a range that is not routed (`198.18.0.0/15`, where services of
+/// tenants are, and `240.0.0.0/4`), also when an IPv4 address is written inside an IPv6 one.
 pub fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => is_private_v4(ip),
@@ -21,7 +22,8 @@ pub fn is_private(ip: IpAddr) -> bool {
 fn is_private_v4(ip: Ipv4Addr) -> bool {
     let [a, b, ..] = ip.octets();
     let shared = a == 100 && b & 0xc0 == 64;
-    ip.is_private() || ip.is_loopback() || ip.is_link_local() || shared || a == 0
+    let unrouted = a == 198 && b & 0xfe == 18 || a >= 240 || a == 0;
+    ip.is_private() || ip.is_loopback() || ip.is_link_local() || shared || unrouted
 }
 
 fn is_private_v6(ip: Ipv6Addr) -> bool {
@@ -150,6 +152,10 @@ mod tests {
             "169.254.169.254",
             "100.64.0.1",
             "0.0.0.0",
+            "198.18.0.1",
+            "198.19.255.255",
+            "240.0.0.7",
+            "255.255.255.255",
             "::1",
             "::",
             "fd00::1",
@@ -160,7 +166,16 @@ mod tests {
         ] {
             assert!(is_private(private.parse().unwrap()), "{private}");
         }
-        for public in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2001:4860::1", "2002:101:101::1"] {
+        for public in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "239.9.9.9",
+            "2001:4860::1",
+            "2002:101:101::1",
+        ] {
             assert!(!is_private(public.parse().unwrap()), "{public}");
         }
     }

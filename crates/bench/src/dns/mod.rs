@@ -3,6 +3,7 @@
 
 mod contestant;
 mod growth;
+mod news;
 mod objects;
 mod zone;
 
@@ -34,10 +35,16 @@ NXDOMAIN is what a search list asks: a name outside with the zone behind it. The
 of recvfrom and sendto that reads nothing. In Atoll each question also passes the lookup of its \
 asker and of its network, two rate limits and the counters. CoreDNS stands there twice, without \
 a cache and without a log: with the same zone files in its `file` plugin, and with its `kubernetes` \
-plugin and the same names as services of a cluster, which it watches at the embedded API.";
+plugin and the same names as services of a cluster, which it watches at the embedded API. *A change*: \
+from the request that writes an EndpointSlice until a pod is first answered with what it says; a pod \
+on each of three nodes of a lab asks once in a millisecond, and all of it, the API, the controller \
+and three agents, is on this machine.";
 
-/// Measures all servers in turns.
-pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
+/// Changes whose answers are waited for, in a full run and in a quick one.
+const CHANGES: (u16, u16) = (500, 100);
+
+/// Measures all servers in turns, and how soon a change is answered on three nodes.
+pub(crate) fn measure(atoll: &Path, serve: &Path, rounds: usize, quick: bool) -> Result<Section> {
     let (space, folder) = (Namespace::new(), tempfile::tempdir()?);
     space.run(|| Command::new("ip").args(["link", "set", "lo", "up"]).status())?;
     zone::write(folder.path())?;
@@ -55,6 +62,7 @@ pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
     eprintln!();
     drop(field);
     let (growth, kept) = growth::measure(serve)?;
+    let (news, soon) = news::measure(atoll, if quick { CHANGES.1 } else { CHANGES.0 })?;
     let names: Vec<_> = contestant::NAMES.iter().map(ToString::to_string).collect();
     Ok(Section {
         title: "DNS",
@@ -62,9 +70,10 @@ pub(crate) fn measure(serve: &Path, rounds: usize) -> Result<Section> {
         tables: vec![
             ("CPU of an answer".into(), table(&names, &costs)),
             ("As names and networks grow".into(), growth),
+            ("From a change of endpoints to its answer, on three nodes".into(), news),
         ],
         plots: vec![],
-        judged: judged(&names, &costs).into_iter().chain(kept).collect(),
+        judged: judged(&names, &costs).into_iter().chain(kept).chain(soon).collect(),
     })
 }
 

@@ -1,41 +1,19 @@
 //! The record rules on the lab: real pods ask the resolver in their `resolv.conf`, and the answers
 //! are read by dig and by a second library.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use atoll_testkit::Namespace;
-use hickory_proto::op::{Message, Query};
-use hickory_proto::rr::{Name, RecordType};
+use atoll_testkit::names::{Row, number, question, read_framed, rows_of, table, write_framed};
+use hickory_proto::op::Message;
 
 use crate::fixture::{Lab, await_condition, state_dir};
 
-const RESOLVER: SocketAddr =
+pub(crate) const RESOLVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)), 53);
 const MANY: &str = "many.shop.svc.cluster.local";
-
-struct Row {
-    who: &'static str,
-    name: &'static str,
-    kind: &'static str,
-    expected: &'static str,
-}
-
-fn table() -> Vec<Row> {
-    let lines = include_str!("records.txt").lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [who, name, kind, expected] = cells[..] else { panic!("{line}") };
-            Row { who, name, kind, expected }
-        })
-        .collect()
-}
-
-fn is_no(expected: &str) -> bool {
-    ["NODATA", "NXDOMAIN"].contains(&expected)
-}
 
 /// The pod that asks for a network.
 fn asker(who: &str) -> &'static str {
@@ -61,14 +39,6 @@ pub(crate) fn inside(lab: &Lab, pod: &str) -> Namespace {
     Namespace::at(&state_dir(&lab.name).join("netns").join(format!("pod-{uid}")))
 }
 
-fn question(row: &Row) -> Vec<u8> {
-    let mut name = Name::from_ascii(row.name).unwrap();
-    name.set_fqdn(true);
-    let mut message = Message::query();
-    message.add_query(Query::query(name, row.kind.parse::<RecordType>().unwrap()));
-    message.to_vec().unwrap()
-}
-
 /// Asks again where nothing comes, as every client does.
 fn over_udp(question: &[u8]) -> Message {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -78,37 +48,22 @@ fn over_udp(question: &[u8]) -> Message {
     for _ in 0..3 {
         socket.send(question).unwrap();
         if let Ok(len) = socket.recv(&mut answer) {
-            assert_eq!(answer[..2], question[..2], "the id");
-            return Message::from_vec(&answer[..len]).unwrap();
+            return read(question, &answer[..len]);
         }
     }
     panic!("no answer to {question:?}")
 }
 
 fn over_tcp(stream: &mut TcpStream, question: &[u8]) -> Message {
-    stream.write_all(&[&(question.len() as u16).to_be_bytes(), question].concat()).unwrap();
-    let mut len = [0; 2];
-    stream.read_exact(&mut len).unwrap();
-    let mut answer = vec![0; u16::from_be_bytes(len).into()];
-    stream.read_exact(&mut answer).unwrap();
-    Message::from_vec(&answer).unwrap()
+    write_framed(stream, question).unwrap();
+    read(question, &read_framed(stream).unwrap())
 }
 
-/// What an answer says, as the table does.
-fn summary(answer: &Message) -> String {
-    let text = |record: &hickory_proto::rr::Record| match record.record_type() {
-        RecordType::TXT => format!("{:?}", record.data.to_string()),
-        _ => record.data.to_string(),
-    };
-    let mut data: Vec<String> = answer.answers.iter().map(text).collect();
-    data.sort();
-    match (answer.metadata.response_code.to_string().as_str(), data.is_empty()) {
-        ("No Error", true) => "NODATA".into(),
-        ("No Error", false) => data.join("; "),
-        ("Non-Existent Domain", _) => "NXDOMAIN".into(),
-        ("Query Refused", _) => "REFUSED".into(),
-        (other, _) => other.into(),
-    }
+/// An answer, in which the question came back letter by letter.
+fn read(question: &[u8], answer: &[u8]) -> Message {
+    assert_eq!(answer[..2], question[..2], "the id");
+    assert_eq!(answer[12..question.len()], question[12..], "the question");
+    Message::from_vec(answer).unwrap()
 }
 
 fn check_by_library(lab: &Lab, rows: &[Row]) {
@@ -116,14 +71,9 @@ fn check_by_library(lab: &Lab, rows: &[Row]) {
     pod.run(|| {
         let mut stream = TcpStream::connect(RESOLVER).unwrap();
         for row in rows {
-            let packet = question(row);
-            for answer in [over_udp(&packet), over_tcp(&mut stream, &packet)] {
-                let Row { who, name, kind, expected } = row;
-                assert_eq!(summary(&answer), *expected, "{who}: {name} {kind}");
-                let zones = answer.authorities.iter();
-                let zones = zones.filter(|it| it.record_type() == RecordType::SOA).count();
-                assert_eq!(zones, usize::from(is_no(expected)), "the SOA of {who}: {name} {kind}");
-            }
+            let packet = row.question(None);
+            row.holds(&over_udp(&packet));
+            row.holds(&over_tcp(&mut stream, &packet));
         }
     });
 }
@@ -141,39 +91,16 @@ fn check_by_dig(lab: &Lab, rows: &[Row], over: &str) {
     let said = lab.exec(asker(rows[0].who), &dig).good();
     let answers: Vec<&str> = said.split(";; Got answer:").skip(1).collect();
     assert_eq!(answers.len(), rows.len(), "{said}");
-    for (row, output) in rows.iter().zip(answers) {
-        let mut data: Vec<String> = section(output, "ANSWER").iter().map(|it| rdata(it)).collect();
-        data.sort();
-        let status = output.split_once("status: ").map_or("", |(_, rest)| rest);
-        let found = match (status.split(',').next().unwrap_or_default(), data.is_empty()) {
-            ("NOERROR", true) => "NODATA".to_owned(),
-            ("NOERROR", false) => data.join("; "),
-            (other, _) => other.to_owned(),
-        };
-        assert_eq!(found, row.expected, "dig of {}: {} {}\n{output}", row.who, row.name, row.kind);
-        let zones = section(output, "AUTHORITY").iter().filter(|it| it.contains("\tSOA\t")).count();
-        assert_eq!(zones, usize::from(is_no(row.expected)), "{} {}\n{output}", row.name, row.kind);
-    }
-}
-
-fn section<'a>(output: &'a str, name: &str) -> Vec<&'a str> {
-    let title = format!(";; {name} SECTION:");
-    let lines = output.lines().skip_while(|line| *line != title).skip(1);
-    lines.take_while(|line| !line.is_empty()).collect()
-}
-
-/// What stands after the owner, the time, the class and the type.
-fn rdata(line: &str) -> String {
-    line.split_whitespace().skip(4).collect::<Vec<_>>().join(" ")
+    rows.iter().zip(answers).for_each(|(row, output)| row.holds_for_dig(output));
 }
 
 /// An answer of sixty addresses does not fit a packet without EDNS.
 fn check_truncation(lab: &Lab) {
     let pod = inside(lab, asker("acme"));
-    let row = Row { who: "acme", name: MANY, kind: "A", expected: "" };
+    let question = question(MANY, number("A"), None);
     let (cut, whole) = pod.run(|| {
         let mut stream = TcpStream::connect(RESOLVER).unwrap();
-        (over_udp(&question(&row)), over_tcp(&mut stream, &question(&row)))
+        (over_udp(&question), over_tcp(&mut stream, &question))
     });
     assert!(cut.metadata.truncation && cut.answers.len() < 60, "{}", cut.answers.len());
     assert_eq!((whole.metadata.truncation, whole.answers.len()), (false, 60));
@@ -184,7 +111,7 @@ fn check_truncation(lab: &Lab) {
 #[test]
 fn the_record_rules_hold_on_the_lab_for_dig_and_for_a_second_library_over_udp_and_tcp() {
     let lab = lab_with_all_records();
-    let rows = table();
+    let rows = table(include_str!("records.txt"));
     assert!(rows.len() >= 100, "{} rows", rows.len());
     let last = ["dig", "+short", "+tries=1", "vault.secret.svc.cluster.local"];
     for (who, name) in
@@ -194,7 +121,7 @@ fn the_record_rules_hold_on_the_lab_for_dig_and_for_a_second_library_over_udp_an
         await_condition(|| !lab.exec(asker(who), &ask).out.trim().is_empty()).expect(name);
     }
     for who in ["acme", "back", "umbrella"] {
-        let own: Vec<Row> = table().into_iter().filter(|row| row.who == who).collect();
+        let own = rows_of(who, &rows);
         check_by_library(&lab, &own);
         check_by_dig(&lab, &own, "+notcp");
         check_by_dig(&lab, &own, "+tcp");
@@ -204,8 +131,7 @@ fn the_record_rules_hold_on_the_lab_for_dig_and_for_a_second_library_over_udp_an
 
 /// A question with so many bytes changed or cut off, the same on every run.
 fn broken(n: u32) -> Vec<u8> {
-    let row = Row { who: "", name: "web.shop.svc.cluster.local", kind: "A", expected: "" };
-    let mut packet = question(&row);
+    let mut packet = question("web.shop.svc.cluster.local", number("A"), None);
     let mut state = n.wrapping_mul(0x9e37_79b9) | 1;
     let mut draw = |below: usize| {
         state ^= state << 13;

@@ -149,6 +149,16 @@ fn closed() -> String {
     policy.to_string()
 }
 
+/// Lets friends speak HTTP, and nothing else.
+fn talks_http() -> String {
+    let http = json!([{"ports": [{"protocol": "TCP", "port": 8080}]}]);
+    let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "talks-http", "namespace": "acme"},
+        "spec": {"podSelector": {"matchLabels": {"app": "friend"}}, "policyTypes": ["Egress"],
+                 "egress": http}});
+    policy.to_string()
+}
+
 /// Sends what looks like DNS, as a question and as an answer, to two ports of an address, from the
 /// port of DNS and from another.
 fn pretend(lab: &Lab, from: &str, to: &str) {
@@ -193,4 +203,11 @@ fn packets_that_look_like_dns_pass_no_policy_that_forbids_them() {
     pretend(&lab, "acme/friend", &db);
     assert_eq!(heard(&sockets), [4, 4], "a friend's arrive");
     eventually(&lab, "acme", &["shop"], &["198.18.1.1"]);
+
+    lab.apply(&talks_http()).good();
+    let ask = ["dig", "+time=1", "+tries=1", "shop.acme.svc.cluster.local"];
+    await_condition(|| !lab.exec("acme/friend", &ask).ok).expect("its questions are closed, too");
+    pretend(&lab, "acme/friend", &db);
+    assert_eq!(heard(&sockets), [0, 0], "what may not leave does not leave as DNS");
+    lab.connect("acme/friend", "tcp", &served).good();
 }

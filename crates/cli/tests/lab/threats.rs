@@ -29,7 +29,7 @@ pub(crate) struct Player {
 /// The attacker, its neighbours near and far, and another tenant's pods, two of which have the near
 /// one's and the far one's very addresses.
 pub(crate) struct Stage {
-    lab: Lab,
+    pub(crate) lab: Lab,
     pub(crate) attacker: Player,
     pub(crate) near: Player,
     pub(crate) far: Player,

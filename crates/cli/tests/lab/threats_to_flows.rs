@@ -86,7 +86,12 @@ fn lies(liar: &Player, ends: [&Player; 2], family: Family) -> Vec<(DropReason, V
 }
 
 /// Each lie is dropped under its name.
-fn are_refused(stage: &Stage, liar: &Player, network: &str, lies: &[(DropReason, Vec<u8>)]) {
+pub(crate) fn are_refused(
+    stage: &Stage,
+    liar: &Player,
+    network: &str,
+    lies: &[(DropReason, Vec<u8>)],
+) {
     let socket = liar.packets();
     for (place, (reason, frame)) in lies.iter().enumerate() {
         let dropped = || stage.dropped("node1", Some(network), reason.name());

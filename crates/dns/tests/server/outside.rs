@@ -1,81 +1,21 @@
 //! Names outside: asked of the network's own upstreams, kept for that network, and hard to forge.
 
-use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use atoll_dns::{Answered, Config, Forwarding, Limits, Refused, Server};
+use atoll_testkit::eventually;
+use atoll_testkit::names::{Part, Upstream, add, reply, wire_name};
 use hickory_proto::op::Message;
 
 use crate::client::{Client, connect, question, read_framed, summary, write_framed};
 use crate::shop::{ACME, UMBRELLA, config, network, open};
 
-/// A question that reached an upstream: the packet, and where it came from.
-type Seen = Arc<Mutex<Vec<(Vec<u8>, SocketAddr)>>>;
-
-/// A server of names outside. It ends with the test's process.
-struct Upstream {
-    address: SocketAddr,
-    seen: Seen,
-}
-
-impl Upstream {
-    /// Answers each question with the packets that `answer` makes of it.
-    fn new(answer: impl Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (address, seen) = (socket.local_addr().unwrap(), Seen::default());
-        let inside = seen.clone();
-        thread::spawn(move || {
-            let mut packet = [0; 1024];
-            while let Ok((len, from)) = socket.recv_from(&mut packet) {
-                inside.lock().unwrap().push((packet[..len].to_vec(), from));
-                for reply in answer(&packet[..len]) {
-                    let _ = socket.send_to(&reply, from);
-                }
-            }
-        });
-        Upstream { address, seen }
-    }
-
-    fn asked(&self) -> usize {
-        self.seen.lock().unwrap().len()
-    }
-
-    /// Waits until it was asked for so many names, however often for each.
-    fn wait_for_names(&self, count: usize) {
-        let start = Instant::now();
-        while self.names() < count {
-            assert!(start.elapsed() < Duration::from_secs(5), "asked for {} names", self.names());
-            thread::yield_now();
-        }
-    }
-
-    fn names(&self) -> usize {
-        let seen = self.seen.lock().unwrap();
-        seen.iter().map(|(packet, _)| &packet[12..]).collect::<BTreeSet<_>>().len()
-    }
-}
-
-/// The answer to a packet, with records whose owner is the name asked for.
-fn reply(packet: &[u8], code: u8, records: &[(u16, u32, &[u8])]) -> Vec<u8> {
-    let end = 12 + packet[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
-    let mut reply = packet[..end].to_vec();
-    reply[2] = 0x81;
-    reply[3] = 0x80 | code;
-    let authority = usize::from(records.first().is_some_and(|(kind, ..)| *kind == 6));
-    let answers = records.len() - authority;
-    reply[6..12].copy_from_slice(&[0, answers as u8, 0, authority as u8, 0, 0]);
-    for (kind, ttl, data) in records {
-        reply.extend([0xc0, 12]);
-        reply.extend(kind.to_be_bytes());
-        reply.extend([0, 1]);
-        reply.extend(ttl.to_be_bytes());
-        reply.extend((data.len() as u16).to_be_bytes());
-        reply.extend(*data);
-    }
-    reply
+/// How often an upstream was asked.
+fn asked(upstream: &Upstream) -> usize {
+    upstream.asked().len()
 }
 
 fn public(packet: &[u8]) -> Vec<u8> {
@@ -93,7 +33,7 @@ fn hasty() -> Config {
 
 #[test]
 fn a_name_outside_is_asked_once_and_then_known_to_that_network_only() {
-    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let upstream = Upstream::on_loopback(|packet, _| vec![public(packet)]);
     let (server, address) = open(config());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
@@ -102,7 +42,7 @@ fn a_name_outside_is_asked_once_and_then_known_to_that_network_only() {
         assert_eq!(summary(&answer), "93.184.216.34");
         assert!(answer.metadata.recursion_available && !answer.metadata.authoritative);
     }
-    assert_eq!(upstream.asked(), 1);
+    assert_eq!(asked(&upstream), 1);
     let counts = server.counts(network(ACME)).unwrap();
     assert_eq!((counts.answered(Answered::Forwarded), counts.answered(Answered::Cached)), (1, 4));
     let other = Client::new(address, 2, 9);
@@ -110,29 +50,30 @@ fn a_name_outside_is_asked_once_and_then_known_to_that_network_only() {
     let upstreams = vec![upstream.address];
     server.forward(network(UMBRELLA), Forwarding { upstreams, refuse_private: true });
     assert_eq!(summary(&other.ask("www.example.com", "A")), "93.184.216.34");
-    assert_eq!(upstream.asked(), 2, "what one network knows, another asks for itself");
+    assert_eq!(asked(&upstream), 2, "what one network knows, another asks for itself");
 }
 
 #[test]
 fn what_is_known_grows_old_and_is_asked_for_again() {
-    let upstream = Upstream::new(|packet| vec![reply(packet, 0, &[(1, 2, &[9, 9, 9, 9])])]);
+    let upstream =
+        Upstream::on_loopback(|packet, _| vec![reply(packet, 0, &[(1, 2, &[9, 9, 9, 9])])]);
     let (server, address) = open(config());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
     let mut seen = vec![];
     let start = Instant::now();
-    while upstream.asked() < 2 && start.elapsed() < Duration::from_secs(20) {
+    while asked(&upstream) < 2 && start.elapsed() < Duration::from_secs(20) {
         seen.push(client.ask("www.example.com", "A").answers[0].ttl);
         thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(upstream.asked(), 2);
+    assert_eq!(asked(&upstream), 2);
     assert!(seen.contains(&2) && seen.contains(&1), "{seen:?}");
 }
 
 #[test]
 fn a_no_from_outside_is_known_too() {
     let soa = [b"\x00\x00".as_slice(), &[0; 16], &[0, 0, 0, 60]].concat();
-    let upstream = Upstream::new(move |packet| vec![reply(packet, 3, &[(6, 60, &soa)])]);
+    let upstream = Upstream::on_loopback(move |packet, _| vec![reply(packet, 3, &[(6, 60, &soa)])]);
     let (server, address) = open(config());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
@@ -140,12 +81,12 @@ fn a_no_from_outside_is_known_too() {
         let answer = client.ask("no.example.com", "A");
         assert_eq!((summary(&answer).as_str(), answer.authorities.len()), ("NXDOMAIN", 1));
     }
-    assert_eq!(upstream.asked(), 1);
+    assert_eq!(asked(&upstream), 1);
 }
 
 #[test]
 fn the_networks_own_names_are_never_asked_outside() {
-    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let upstream = Upstream::on_loopback(|packet, _| vec![public(packet)]);
     let (server, address) = open(config());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
@@ -155,21 +96,21 @@ fn the_networks_own_names_are_never_asked_outside() {
     for name in ["9.9.9.10.in-addr.arpa", "7.114.0.203.in-addr.arpa", "1.0.0.127.in-addr.arpa"] {
         assert_eq!(summary(&client.ask(name, "PTR")), "NXDOMAIN", "{name}");
     }
-    assert_eq!(upstream.asked(), 0);
+    assert_eq!(asked(&upstream), 0);
     client.ask("8.8.8.8.in-addr.arpa", "PTR");
-    assert_eq!(upstream.asked(), 1, "an address of others is");
+    assert_eq!(asked(&upstream), 1, "an address of others is");
 }
 
 #[test]
 fn an_upstream_that_is_silent_or_fails_is_followed_by_the_next() {
-    let silent = Upstream::new(|_| vec![]);
-    let failing = Upstream::new(|packet| vec![reply(packet, 2, &[])]);
-    let good = Upstream::new(|packet| vec![public(packet)]);
+    let silent = Upstream::on_loopback(|_, _| vec![]);
+    let failing = Upstream::on_loopback(|packet, _| vec![reply(packet, 2, &[])]);
+    let good = Upstream::on_loopback(|packet, _| vec![public(packet)]);
     let (server, address) = open(hasty());
     forward(&server, &[silent.address, failing.address, good.address]);
     let client = Client::new(address, 1, 9);
     assert_eq!(summary(&client.ask("www.example.com", "A")), "93.184.216.34");
-    assert_eq!((silent.asked(), failing.asked(), good.asked()), (1, 1, 1));
+    assert_eq!((asked(&silent), asked(&failing), asked(&good)), (1, 1, 1));
     forward(&server, &[silent.address, failing.address]);
     assert_eq!(summary(&client.ask("www.example.com", "A")), "SERVFAIL");
     assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::UpstreamFailed), 1);
@@ -177,7 +118,7 @@ fn an_upstream_that_is_silent_or_fails_is_followed_by_the_next() {
 
 #[test]
 fn an_answer_that_points_inside_is_refused_where_the_network_wants_that() {
-    let upstream = Upstream::new(|packet| {
+    let upstream = Upstream::on_loopback(|packet, _| {
         let kind = packet[packet.len() - 11 - 3];
         let mapped = "::ffff:10.0.0.1".parse::<std::net::Ipv6Addr>().unwrap().octets();
         let data: &[u8] = if kind == 28 { &mapped } else { &[10, 96, 0, 1] };
@@ -195,8 +136,55 @@ fn an_answer_that_points_inside_is_refused_where_the_network_wants_that() {
 }
 
 #[test]
+fn an_answer_that_names_the_networks_own_is_refused_or_ends_before_it() {
+    let inside = wire_name("web.shop.svc.cluster.local");
+    let upstream = Upstream::on_loopback(move |packet, _| {
+        let mut answer = reply(packet, 0, &[(5, 60, &inside)]);
+        add(&mut answer, Part::Answer, &inside, (1, 60, &[6, 6, 6, 6]));
+        vec![answer]
+    });
+    let (server, address) = open(config());
+    forward(&server, &[upstream.address]);
+    let upstreams = vec![upstream.address];
+    server.forward(network(UMBRELLA), Forwarding { upstreams, refuse_private: false });
+    let (strict, open) = (Client::new(address, 1, 9), Client::new(address, 2, 9));
+    assert_eq!(summary(&strict.ask("evil.example.com", "A")), "REFUSED");
+    assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::Rebinding), 1);
+    assert_eq!(summary(&open.ask("evil.example.com", "A")), "web.shop.svc.cluster.local.");
+    for client in [&strict, &open] {
+        assert_eq!(summary(&client.ask("web.shop.svc.cluster.local", "A")), "198.18.1.10");
+    }
+}
+
+#[test]
+fn what_was_under_way_when_the_rules_changed_is_known_to_nobody_who_asks_afterwards() {
+    let (open_gate, gate) = mpsc::channel::<()>();
+    let upstream = Upstream::on_loopback(move |packet, _| {
+        // The first question is held up until the rules have changed; later ones are not.
+        let _ = gate.recv();
+        vec![reply(packet, 0, &[(1, 300, &[10, 0, 0, 1])])]
+    });
+    let (server, address) = open(config());
+    let rules = |refuse_private| {
+        let upstreams = vec![upstream.address];
+        server.forward(network(ACME), Forwarding { upstreams, refuse_private });
+    };
+    rules(false);
+    let (early, late) = (Client::new(address, 1, 9), Client::new(address, 1, 10));
+    early.send(&question("www.example.com", 1, None));
+    upstream.wait_for_names(1);
+    rules(true);
+    drop(open_gate);
+    let answer = Message::from_vec(&early.receive().unwrap()).unwrap();
+    assert_eq!(summary(&answer), "10.0.0.1", "asked for under the rules before");
+    assert_eq!(summary(&late.ask("www.example.com", "A")), "REFUSED");
+    rules(false);
+    assert_eq!(summary(&late.ask("www.example.com", "A")), "10.0.0.1");
+}
+
+#[test]
 fn forged_answers_are_passed_over_until_the_true_one_comes() {
-    let upstream = Upstream::new(|packet| {
+    let upstream = Upstream::on_loopback(|packet, _| {
         let forged = reply(packet, 0, &[(1, 300, &[6, 6, 6, 6])]);
         let (mut id, mut question) = (forged.clone(), forged.clone());
         id[0] ^= 0xff;
@@ -213,33 +201,25 @@ fn forged_answers_are_passed_over_until_the_true_one_comes() {
 #[test]
 fn an_answer_from_another_address_is_not_heard() {
     let forger = UdpSocket::bind("127.0.0.2:0").unwrap();
-    let upstream = Upstream::new(|_| vec![]);
+    let upstream = Upstream::on_loopback(|_, _| vec![]);
     let (server, address) = open(hasty());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
     client.send(&question("www.example.com", 1, None));
-    let seen = upstream.seen.clone();
-    let start = Instant::now();
-    let asked = loop {
-        let first = seen.lock().unwrap().first().cloned();
-        match first {
-            Some(asked) => break asked,
-            None => assert!(start.elapsed() < Duration::from_secs(5), "the upstream was not asked"),
-        }
-    };
-    forger.send_to(&public(&asked.0), asked.1).unwrap();
+    let (packet, from) = eventually("the upstream was asked", || upstream.asked().first().cloned());
+    forger.send_to(&public(&packet), from).unwrap();
     let answer = Message::from_vec(&client.receive().unwrap()).unwrap();
     assert_eq!(summary(&answer), "SERVFAIL");
 }
 
 #[test]
 fn each_question_outside_has_a_random_id_and_port() {
-    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let upstream = Upstream::on_loopback(|packet, _| vec![public(packet)]);
     let (server, address) = open(config());
     forward(&server, &[upstream.address]);
     let client = Client::new(address, 1, 9);
     (0..100).for_each(|n| drop(client.ask(&format!("n{n}.example.com"), "A")));
-    let seen = upstream.seen.lock().unwrap().clone();
+    let seen = upstream.asked();
     let distinct = |mut all: Vec<u16>| {
         all.sort_unstable();
         all.dedup();
@@ -253,7 +233,7 @@ fn each_question_outside_has_a_random_id_and_port() {
 
 #[test]
 fn the_same_question_of_many_pods_is_asked_outside_once() {
-    let upstream = Upstream::new(|packet| {
+    let upstream = Upstream::on_loopback(|packet, _| {
         thread::sleep(Duration::from_millis(200));
         vec![public(packet)]
     });
@@ -265,12 +245,12 @@ fn the_same_question_of_many_pods_is_asked_outside_once() {
         let answer = Message::from_vec(&client.receive().unwrap()).unwrap();
         assert_eq!(summary(&answer), "93.184.216.34");
     }
-    assert_eq!(upstream.asked(), 1);
+    assert_eq!(asked(&upstream), 1);
 }
 
 #[test]
 fn questions_that_wait_outside_are_limited_by_pod_and_stop_nobody_else() {
-    let silent = Upstream::new(|_| vec![]);
+    let silent = Upstream::on_loopback(|_, _| vec![]);
     let limits = Limits { pod_forwards: 2, ..Limits::default() };
     let (server, address) =
         open(Config { limits, upstream_wait: Duration::from_secs(2), ..config() });
@@ -283,16 +263,37 @@ fn questions_that_wait_outside_are_limited_by_pod_and_stop_nobody_else() {
     }
     assert_eq!(server.counts(network(ACME)).unwrap().refused(Refused::PodForwards), 3);
     silent.wait_for_names(2);
-    assert_eq!(silent.names(), 2);
+    assert_eq!(silent.names().len(), 2);
     let own = Client::new(address, 1, 9).ask("web.shop.svc.cluster.local", "A");
-    assert_eq!(summary(&own), "10.96.0.10", "its own names are answered meanwhile");
+    assert_eq!(summary(&own), "198.18.1.10", "its own names are answered meanwhile");
     Client::new(address, 1, 10).send(&question("other.example.com", 1, None));
     silent.wait_for_names(3);
 }
 
 #[test]
+fn the_pods_of_a_tenant_share_its_places_outside_and_another_tenant_has_its_own() {
+    let silent = Upstream::on_loopback(|_, _| vec![]);
+    let limits = Limits { tenant_forwards: 2, ..Limits::default() };
+    let (server, address) =
+        open(Config { limits, upstream_wait: Duration::from_secs(2), ..config() });
+    forward(&server, &[silent.address]);
+    let upstreams = vec![silent.address];
+    server.forward(network(UMBRELLA), Forwarding { upstreams, refuse_private: true });
+    let pods: Vec<Client> = (1..=5).map(|pod| Client::new(address, 1, pod)).collect();
+    for (n, pod) in pods.iter().enumerate() {
+        pod.send(&question(&format!("n{n}.example.com"), 1, None));
+    }
+    let refused = || server.counts(network(ACME)).unwrap().refused(Refused::TenantForwards);
+    eventually("three had no place", || (refused() == 3).then_some(()));
+    silent.wait_for_names(2);
+    assert_eq!(silent.names().len(), 2);
+    Client::new(address, 2, 9).send(&question("other.example.com", 1, None));
+    silent.wait_for_names(3);
+}
+
+#[test]
 fn an_answer_that_was_cut_is_fetched_over_tcp() {
-    let upstream = Upstream::new(|packet| {
+    let upstream = Upstream::on_loopback(|packet, _| {
         let mut cut = reply(packet, 0, &[]);
         cut[2] |= 0x02;
         vec![cut]
@@ -316,7 +317,7 @@ fn an_answer_that_was_cut_is_fetched_over_tcp() {
 
 #[test]
 fn a_service_that_is_a_name_outside_is_followed_there() {
-    let upstream = Upstream::new(|packet| vec![public(packet)]);
+    let upstream = Upstream::on_loopback(|packet, _| vec![public(packet)]);
     let (server, address) = open(config());
     let client = Client::new(address, 1, 9);
     let name = "outside.shop.svc.cluster.local";
@@ -325,5 +326,5 @@ fn a_service_that_is_a_name_outside_is_followed_there() {
     for _ in 0..2 {
         assert_eq!(summary(&client.ask(name, "A")), "93.184.216.34; www.example.com.");
     }
-    assert_eq!(upstream.asked(), 1);
+    assert_eq!(asked(&upstream), 1);
 }

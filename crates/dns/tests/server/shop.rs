@@ -54,7 +54,7 @@ pub(crate) fn empty() -> ZoneSet {
     ZoneSet::new(Settings {
         zone: DomainName::parse("cluster.local").unwrap(),
         cidrs: vec!["203.0.114.0/24".parse().unwrap()],
-        resolver: vec!["10.96.0.53".parse().unwrap()],
+        resolver: vec!["10.96.0.10".parse().unwrap()],
         ttl: 5,
     })
 }

@@ -28,6 +28,11 @@ const NEVER: [&str; 10] = [
     "fd61:746f:6c6c::/48",
 ];
 
+/// What is never outside, whoever asks for it.
+pub fn never_outside() -> impl Iterator<Item = Cidr> {
+    NEVER.iter().filter_map(|range| range.parse().ok())
+}
+
 /// What a network says of the outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlet {
@@ -92,8 +97,7 @@ pub(super) fn plan_egress(
         }
     }
     if !plan.egress.is_empty() {
-        let never = NEVER.iter().filter_map(|range| range.parse().ok());
-        let all = never.chain(denied.iter().copied());
+        let all = never_outside().chain(denied.iter().copied());
         plan.closed.extend(all.map(|range| Closed { to: None, range }));
     }
 }

@@ -9,7 +9,7 @@ mod placed_port;
 mod services;
 mod topology;
 
-pub use egress::{Outlet, OutletOf, only};
+pub use egress::{Outlet, OutletOf, never_outside, only};
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
     EndpointGroup, Rank, ResolverFront, ServiceBook, ServiceComplaint, ServiceError, ServiceFront,

@@ -124,6 +124,31 @@ fn a_network_with_an_upstream_that_is_no_address_fails_and_says_which() {
 }
 
 #[test]
+fn a_network_with_an_upstream_that_is_a_node_itself_fails_and_one_outside_does_not() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &["10.0.0.0/16"]));
+    let phase_with = |scene: &mut Scene, upstream: &str| {
+        let upstreams = Some(vec!["192.0.2.53".into(), upstream.into()]);
+        set_dns(scene, "acme.default", api::NetworkDns { upstreams, ..Default::default() });
+        let status = status(scene, "acme.default");
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
+        (status.phase, ready.message.clone())
+    };
+    for closed in
+        ["127.0.0.1:9", "169.254.169.254", "0.0.0.0", "[::1]:53", "::ffff:127.0.0.1", "fe80::1"]
+    {
+        let (phase, message) = phase_with(&mut scene, closed);
+        assert_eq!(phase, NetworkPhase::Failed, "{closed}");
+        assert!(message.starts_with("spec.dns.upstreams[1]: "), "{message}");
+        assert!(message.contains("is never outside"), "{message}");
+    }
+    for open in ["10.9.0.53:5353", "2001:db8::53"] {
+        let (phase, message) = phase_with(&mut scene, open);
+        assert_ne!(phase, NetworkPhase::Failed, "{open}: {message}");
+    }
+}
+
+#[test]
 fn no_service_gets_the_address_that_is_kept_for_dns() {
     let mut scene = Scene::new();
     scene.create(tenant("acme", &["10.0.0.0/16"])).create(namespace("shop", "acme"));
