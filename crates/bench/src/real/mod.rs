@@ -48,6 +48,10 @@ impl Extent {
             false => Extent { networks: 50, pods: 100, at_once: &[4, 100], all_networks: 1_000 },
         }
     }
+
+    fn with_networks(self, count: usize) -> String {
+        format!("{count} networks, {} pods in {} of them", self.pods, self.networks)
+    }
 }
 
 /// What was measured of one network plugin.
@@ -67,10 +71,10 @@ pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
     let ready_after = place.nodes_ready_after_agents()?;
     let mut held = vec![("no tenant".to_owned(), place.held()?)];
     let ours = with_atoll(&place, extent)?;
-    held.push((with_networks(extent.networks), place.held()?));
+    held.push((extent.with_networks(extent.networks), place.held()?));
     eprintln!("real: {} networks", extent.all_networks);
     place.more_networks(extent.networks, extent.all_networks)?;
-    held.push((with_networks(extent.all_networks), place.held()?));
+    held.push((extent.with_networks(extent.all_networks), place.held()?));
     place.down()?;
     Ok(Section {
         title: "Real Kubernetes",
@@ -91,15 +95,12 @@ fn title(extent: Extent) -> String {
     )
 }
 
-fn with_networks(count: usize) -> String {
-    format!("{count} networks")
-}
-
 fn with_bridge(place: &Place, extent: Extent) -> Result<Measured> {
     eprintln!("real: the bridge plugin");
     place.bring_bridge()?;
     let namespaces = place.namespaces("plain", extent.networks)?;
     let waited = place.waited(&namespaces, extent)?;
+    place.delete_pods()?;
     place.take_bridge_away()?;
     Ok(Measured { name: "bridge + host-local", waited })
 }

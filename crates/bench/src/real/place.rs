@@ -156,12 +156,19 @@ impl Place {
     }
 
     /// Pods over these namespaces, once for each number that is to be under way at once. The first,
-    /// which have everything to load from disk, do not count.
+    /// which have everything to load from disk, do not count. The last stay.
     pub(super) fn waited(&self, namespaces: &[String], extent: Extent) -> Result<Vec<Waited>> {
-        let measure =
-            |pods, at_once| self.block_on(pods::measure(&self.client, namespaces, pods, at_once));
+        let measure = |pods, at_once| {
+            self.delete_pods()?;
+            self.block_on(pods::measure(&self.client, namespaces, pods, at_once))
+        };
         measure(2 * usize::from(NODES), usize::from(NODES))?;
         extent.at_once.iter().map(|at_once| measure(extent.pods, *at_once)).collect()
+    }
+
+    /// Takes away the pods that are there.
+    pub(super) fn delete_pods(&self) -> Result<()> {
+        self.block_on(pods::delete(&self.client))
     }
 
     fn make_namespaces(&self, names: &[String], object: impl Fn(&String) -> Value) -> Result<()> {

@@ -31,7 +31,7 @@ pub(super) struct Waited {
 /// Who was seen Ready, and when, by namespace and name.
 type Seen = HashMap<(String, String), Instant>;
 
-/// Makes so many pods in turns over the namespaces, waits until all are Ready, and deletes them.
+/// Makes so many pods in turns over the namespaces, and waits until all are Ready.
 pub(super) async fn measure(
     client: &Client,
     namespaces: &[String],
@@ -49,7 +49,6 @@ pub(super) async fn measure(
     let seconds: Vec<f64> = stream::iter(waits).buffer_unordered(at_once).try_collect().await?;
     let whole = start.elapsed();
     watching.abort();
-    delete(client).await?;
     Ok(Waited { at_once, seconds: Sample::new(seconds), whole })
 }
 
@@ -94,7 +93,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Deletes them, and waits until they are gone.
-async fn delete(client: &Client) -> Result<()> {
+pub(super) async fn delete(client: &Client) -> Result<()> {
     let all = Api::<Pod>::all(client.clone());
     let ours = ListParams::default().labels(LABEL);
     for pod in all.list(&ours).await? {
