@@ -81,9 +81,10 @@ fn looks(stage: &Stage, cluster: &Cluster) -> Result<Vec<Look>> {
         .map(|(pod, _)| address(stage, pod).map(|ip| ip.to_string()))
         .collect::<Result<_>>()?;
     let look = |node| {
-        // A node without a pod of the other network has no bridge yet.
+        // A node without a pod of the other network has no bridge yet. An address is the same after
+        // the kernel has found out that nobody else has it.
         let bridge = "ip link show br0 2>/dev/null || exit 0; \
-            ip -o addr show br0; ip route show dev br0";
+            ip -o addr show br0 | sed 's/ tentative//'; ip route show dev br0";
         Ok(Look {
             configuration: on_node(cluster, node, &format!("cat {BRIDGE_CONFIGURATION}"))?,
             links: on_node(cluster, node, bridge)?,
