@@ -86,8 +86,10 @@ deny: ## Check licences, sources and duplicates of dependencies (needs cargo-den
 .PHONY: bench-build
 bench-build: setup
 	@scripts/setup-bench
-	cargo build --release --package atoll-bench --package atoll-cli
+	@scripts/setup-real
+	cargo build --release --package atoll-bench --package atoll-cli --package atoll-pause --package atoll-realnodes --package atoll-xtask
 	cargo build --release --package atoll-dns --example serve
+	target/release/atoll-xtask image --from target/release
 
 .PHONY: bench
 bench: bench-build ## Measure Atoll beside its peers (as root), write docs/benchmarks.md

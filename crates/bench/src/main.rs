@@ -21,6 +21,7 @@ mod paths;
 mod pinned;
 mod plot;
 mod policy;
+mod real;
 mod sample;
 mod services;
 mod table;
@@ -116,11 +117,13 @@ enum Part {
     Dns,
     /// The embedded API beside a real kube-apiserver with etcd
     Api,
+    /// Three real nodes: pods until they are Ready, beside the bridge plugin, and memory
+    Real,
 }
 
 impl Part {
     /// What a whole run measures, in its order.
-    const EVERY: [Part; 11] = [
+    const EVERY: [Part; 12] = [
         Part::Datapath,
         Part::Services,
         Part::Policy,
@@ -131,6 +134,7 @@ impl Part {
         Part::Faults,
         Part::Dns,
         Part::Api,
+        Part::Real,
         Part::Counted,
     ];
 }
@@ -212,6 +216,7 @@ impl Run {
             Part::Faults => faults::measure(&self.atoll, rounds(5, 2)),
             Part::Dns => dns::measure(&self.atoll, &self.resolver, rounds(7, 3), self.quick),
             Part::Api => api::measure(rounds(3, 1)),
+            Part::Real => real::measure(&self.atoll, self.quick),
         }
     }
 }

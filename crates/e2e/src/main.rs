@@ -52,6 +52,9 @@ struct Options {
     /// Only the promises with these words in their sentence, on a cluster that `--keep` left.
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
+    /// Only the promise with these words in its sentence and those after it, on such a cluster.
+    #[arg(long, value_name = "WORDS", conflicts_with = "only")]
+    from: Option<String>,
     /// Leave everything as it is at the end.
     #[arg(long)]
     keep: bool,
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
 /// Whether everything held.
 fn run(options: &Options) -> Result<bool> {
     let stage = Stage::choose(options)?;
-    let held = suite::run(&stage, |promise| match &options.only {
+    let held = suite::run(&stage, options.from.as_deref(), |promise| match &options.only {
         Some(words) => promise.sentence.contains(words),
         None => promise.smoke || !options.smoke,
     });

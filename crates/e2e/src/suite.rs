@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, away, beside, infra, lab, leaving, life, names, nodes, plain, power, probes, reach,
-    services, users, workloads,
+    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, power, probes,
+    reach, restored, services, upgraded, users, workloads,
 };
 use crate::stage::Stage;
 
@@ -63,6 +63,11 @@ const PROMISES: &[Promise] = &[
     )
     .smoke(),
     promise(
+        "a service with an address of each family leads to its own tenant's pod by both",
+        families::services_have_both,
+    )
+    .on_own_nodes(),
+    promise(
         "what of a policy is not enforced is told as its event",
         services::faults_of_policies_are_told,
     ),
@@ -98,6 +103,11 @@ const PROMISES: &[Promise] = &[
     promise("pods with several interfaces meet in each network", workloads::several_interfaces),
     promise("a virtual machine's pod gets its tap", workloads::tap_is_made),
     promise("controllers are killed and their successors go on", life::controllers_are_killed),
+    promise(
+        "controllers and agents are upgraded under traffic and no packet is lost",
+        upgraded::under_traffic,
+    )
+    .on_own_nodes(),
     promise("a runtime is started again under traffic", life::runtime_is_started_again)
         .on_own_nodes(),
     promise("the API is away and pods go on, and containers are started again", away::pods_go_on)
@@ -105,6 +115,11 @@ const PROMISES: &[Promise] = &[
     promise("two hundred pods come and go at once and leave nothing", life::burst_leaves_nothing),
     promise("a node that lost power comes back with its pods", power::node_comes_back)
         .on_own_nodes(),
+    promise(
+        "the API is given back an older store, and no address has two holders",
+        restored::no_address_is_given_twice,
+    )
+    .on_own_nodes(),
     promise(
         "an upgrade keeps the settings, and as the only network Atoll serves pods of no tenant",
         plain::upgraded,
@@ -135,14 +150,24 @@ const PROMISES: &[Promise] = &[
     promise("and stay so when Atoll goes", beside::goes_again).on_own_nodes(),
 ];
 
-/// Whether every promise held that was chosen and could be tried.
-pub(crate) fn run(stage: &Stage, is_chosen: impl Fn(&Promise) -> bool) -> bool {
+/// Whether every promise held that was chosen and could be tried, from the one with the words `from`
+/// on. Where none was chosen, none held.
+pub(crate) fn run(stage: &Stage, from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> bool {
     let began = Instant::now();
-    let mut chosen = PROMISES.iter().filter(|promise| is_chosen(promise));
-    let held = chosen.all(|promise| holds(stage, promise));
-    let verdict = if held { "every promise that was tried held" } else { "a promise did not hold" };
+    let chosen = chosen(from, is_chosen);
+    let held = !chosen.is_empty() && chosen.iter().all(|promise| holds(stage, promise));
+    let verdict = match (held, chosen.len()) {
+        (true, _) => "every promise that was tried held",
+        (false, 0) => "no promise has these words",
+        (false, _) => "a promise did not hold",
+    };
     println!("\n{verdict}, after {:.0} s", began.elapsed().as_secs_f32());
     held
+}
+
+fn chosen(from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> Vec<&'static Promise> {
+    let is_before = |promise: &&Promise| !promise.sentence.contains(from.unwrap_or_default());
+    PROMISES.iter().skip_while(is_before).filter(|promise| is_chosen(promise)).collect()
 }
 
 fn holds(stage: &Stage, promise: &Promise) -> bool {
@@ -160,4 +185,27 @@ fn holds(stage: &Stage, promise: &Promise) -> bool {
         Err(error) => println!("FAIL {sentence} ({took:.1} s)\n     {error:#}"),
     }
     outcome.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_goes_on_from_the_promise_that_is_named_and_from_nowhere_else() {
+        let all = chosen(None, |_| true);
+        let rest = chosen(Some("port-forward"), |_| true);
+        assert_eq!(all.len(), PROMISES.len());
+        assert!(rest.len() < all.len());
+        assert_eq!(rest[0].sentence, "port-forward leads into the pod");
+        assert!(chosen(Some("pigs fly"), |_| true).is_empty());
+    }
+
+    #[test]
+    fn the_smoke_part_begins_with_a_cluster_and_ends_without_atoll() {
+        let smoke = chosen(None, |promise| promise.smoke);
+        assert_eq!(smoke[0].sentence, "a released Kubernetes is up, without a network");
+        assert!(smoke[smoke.len() - 1].sentence.starts_with("uninstalling"));
+        assert!(smoke.len() < PROMISES.len());
+    }
 }

@@ -10,7 +10,7 @@ use atoll_types::Label;
 use crate::fabric::{CONTROL, CONTROL_ADDRESS, Node};
 use crate::home::Home;
 use crate::up::UpOptions;
-use crate::{control_plane, down, node, processes, traces, up};
+use crate::{control_plane, down, node, processes, reference, store, traces, up};
 
 /// A cluster, up or not.
 #[derive(Clone, Debug)]
@@ -121,6 +121,35 @@ impl Cluster {
     /// Starts the API server again.
     pub fn start_api(&self) -> Result<()> {
         control_plane::api_server(&self.home).start(&self.home).map(drop)
+    }
+
+    /// Keeps what the API has now, for [`Cluster::restore_store`]. The API is away meanwhile.
+    pub fn save_store(&self) -> Result<()> {
+        store::save(&self.home)
+    }
+
+    /// Gives the API what it had when its store was kept, and starts everything of Kubernetes again
+    /// that remembers more: the control plane, and the kubelets.
+    pub fn restore_store(&self) -> Result<()> {
+        store::restore(&self.home)?;
+        self.nodes().into_iter().try_for_each(|node| self.end_kubelet(node))
+    }
+
+    /// The node starts it again.
+    fn end_kubelet(&self, node: Node) -> Result<()> {
+        let ended = self.on_node(node, "sh")?.args(["-c", "kill $(pidof kubelet)"]).status()?;
+        ensure!(ended.success(), "there is no kubelet on {node}");
+        Ok(())
+    }
+
+    /// Brings another network than ours: the reference `bridge` plugin. Nodes are Ready by it.
+    pub fn bring_bridge(&self) -> Result<()> {
+        reference::bring(self)
+    }
+
+    /// Takes that network away again. Nodes are not Ready without it.
+    pub fn take_bridge_away(&self) -> Result<()> {
+        reference::take_away(self)
     }
 
     fn init_of(&self, node: Node) -> Result<i32> {

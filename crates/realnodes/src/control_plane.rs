@@ -13,14 +13,18 @@ use crate::fabric::{CONTROL, CONTROL_ADDRESS, Node};
 use crate::home::Home;
 use crate::namespace;
 
-/// The program that serves the API.
+/// The programs, by their names.
+pub(crate) const ETCD: &str = "etcd";
 pub(crate) const API_SERVER: &str = "kube-apiserver";
+pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+pub(crate) const SCHEDULER: &str = "kube-scheduler";
 /// The port of the API in the cluster.
 pub(crate) const API_PORT: u16 = 6443;
 /// The cluster's DNS service, as every pod's resolv.conf will name it.
 pub(crate) const DNS_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 
-const SERVICE_RANGE: &str = "10.96.0.0/16";
+/// A range of each family, so that a Service may have both.
+const SERVICE_RANGES: &str = "10.96.0.0/16,fd00:10:96::/112";
 /// What nodes get their podCIDRs from; only a plain network of pods uses them.
 pub(crate) const POD_RANGE: &str = "10.244.0.0/16";
 const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
@@ -63,9 +67,9 @@ impl Started {
 
 /// The store. Nothing is synced to disk: the cluster is made for a test.
 pub(crate) fn etcd(home: &Home) -> Program {
-    let data = home.folder().join("etcd");
+    let data = home.store();
     Program::new(
-        "etcd",
+        ETCD,
         [
             format!("--data-dir={}", data.display()),
             "--unsafe-no-fsync".into(),
@@ -88,7 +92,7 @@ pub(crate) fn api_server(home: &Home) -> Program {
             format!("--bind-address={CONTROL_ADDRESS}"),
             format!("--advertise-address={CONTROL_ADDRESS}"),
             format!("--secure-port={API_PORT}"),
-            format!("--service-cluster-ip-range={SERVICE_RANGE}"),
+            format!("--service-cluster-ip-range={SERVICE_RANGES}"),
             "--authorization-mode=Node,RBAC".into(),
             "--enable-admission-plugins=NodeRestriction".into(),
             // Without kube-proxy, services that the API itself asks are found by their endpoints.
@@ -112,7 +116,7 @@ pub(crate) fn api_server(home: &Home) -> Program {
 pub(crate) fn controller_manager(home: &Home) -> Program {
     let pki = |file: &str| home.certificates().join(file).display().to_string();
     Program::new(
-        "kube-controller-manager",
+        CONTROLLER_MANAGER,
         [
             format!("--kubeconfig={}", pki("controller-manager.kubeconfig")),
             "--bind-address=127.0.0.1".into(),
@@ -130,7 +134,7 @@ pub(crate) fn controller_manager(home: &Home) -> Program {
 pub(crate) fn scheduler(home: &Home) -> Program {
     let kubeconfig = home.certificates().join("scheduler.kubeconfig");
     Program::new(
-        "kube-scheduler",
+        SCHEDULER,
         [
             format!("--kubeconfig={}", kubeconfig.display()),
             "--bind-address=127.0.0.1".into(),

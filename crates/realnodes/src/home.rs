@@ -107,6 +107,16 @@ impl Home {
         self.disks().join(node.to_string())
     }
 
+    /// What etcd keeps.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.join("etcd")
+    }
+
+    /// What it kept when it was saved.
+    pub(crate) fn saved_store(&self) -> PathBuf {
+        self.folder.join("etcd-saved")
+    }
+
     /// The folder of Kubernetes programs, a link.
     pub(crate) fn binaries(&self) -> PathBuf {
         self.folder.join("kubernetes")

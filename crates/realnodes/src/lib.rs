@@ -18,6 +18,8 @@ mod namespace;
 mod node;
 mod patience;
 mod processes;
+mod reference;
+mod store;
 mod traces;
 mod up;
 
@@ -26,4 +28,5 @@ pub use fabric::Node;
 pub use forward::serve as serve_forwarder;
 pub use node::{boot as boot_node, init as init_node};
 pub use patience::wait_until;
+pub use reference::BRIDGE_CONFIGURATION;
 pub use up::UpOptions;

@@ -64,7 +64,8 @@ pub(crate) fn end_inside(paths: &[PathBuf]) -> Result<()> {
 pub(crate) fn end_named(path: &Path, program: &str) -> Result<()> {
     let running = || {
         let all = inside(&[path.to_owned()]).into_iter();
-        all.filter(|pid| name_of(*pid).is_some_and(|name| name == program)).collect::<Vec<_>>()
+        all.filter(|pid| name_of(*pid).is_some_and(|name| is_called(program, &name)))
+            .collect::<Vec<_>>()
     };
     ensure!(!running().is_empty(), "{program} is not running");
     wait_until(&format!("the end of {program}"), END, || {
@@ -74,6 +75,10 @@ pub(crate) fn end_named(path: &Path, program: &str) -> Result<()> {
 }
 
 /// The kernel keeps the first 15 letters of a program's name.
+fn is_called(program: &str, kept: &str) -> bool {
+    program.get(..15).unwrap_or(program) == kept
+}
+
 fn name_of(pid: i32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
@@ -99,6 +104,14 @@ mod tests {
         for other in ["NSpid:\t4711\n", "NSpid:\t4711\t17\n", "NSpid:\t4711\t30\t1\n", ""] {
             assert!(!is_init_of_a_node(other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_program_with_a_long_name_is_known_by_what_the_kernel_keeps_of_it() {
+        assert!(is_called("etcd", "etcd"));
+        assert!(is_called("kube-controller-manager", "kube-controller"));
+        assert!(!is_called("kube-controller-manager", "kube-scheduler"));
+        assert!(!is_called("etcd", "etcdctl"));
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn start_api(home: &Home, listener: TcpListener) -> Result<[Started; 2]> {
 }
 
 /// Waits for the API, but not for one whose program has ended.
-fn await_api(home: &Home, started: &mut [Started]) -> Result<()> {
+pub(crate) fn await_api(home: &Home, started: &mut [Started]) -> Result<()> {
     let mut ended = None;
     wait_until("the API", START, || {
         ended = started.iter_mut().find_map(Started::ended);

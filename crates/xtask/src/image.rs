@@ -31,7 +31,7 @@ pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     let built = root.join("target").join(&target).join(profile);
     let program = |name: &str| static_program(&built.join(name));
     let images = [("atoll", atoll(program("atoll")?)), ("pause", pause(program("pause")?))];
-    write_images(root, &images)?;
+    write_images(&root.join(FOLDER), &images)?;
     let beside = root.join(FOLDER).join("atoll");
     fs::copy(built.join("atoll"), &beside).context("cannot write the program itself")?;
     println!("{}", beside.canonicalize()?.display());
@@ -48,25 +48,34 @@ pub(crate) fn write_tools(root: &Path) -> Result<()> {
     image.files.extend(tools()?);
     image.files.sort_by(|one, other| one.path.cmp(&other.path));
     image.files.dedup_by(|one, other| one.path == other.path);
-    write_images(root, &[("tools", image)])
+    write_images(&root.join(FOLDER), &[("tools", image)])
 }
 
 /// The same with the programs that the tests `shim` and `pause` run, and the libraries that these ask
 /// for. After `cargo test --workspace` there is nothing to build.
 pub(crate) fn write_as_tested(root: &Path) -> Result<()> {
     build(root, &["test", "--workspace", "--no-run", "--test=shim", "--test=pause"])?;
-    let built = |name: &str| root.join("target/debug").join(name);
-    let image = |name: &str, image: fn(Vec<u8>) -> Image| {
-        let mut image = image(libraries::stripped(&built(name))?);
-        image.files.extend(libraries::of(&built(name))?);
-        Ok::<_, anyhow::Error>(image)
-    };
-    write_images(root, &[("atoll", image("atoll", atoll)?), ("pause", image("pause", pause)?)])
+    write_with_libraries(&root.join("target/debug"), &root.join(FOLDER))
 }
 
-fn write_images(root: &Path, images: &[(&str, Image)]) -> Result<()> {
-    let folder = root.join(FOLDER);
-    fs::create_dir_all(&folder)?;
+/// The same with programs that are built already, beside them.
+pub(crate) fn write_built(built: &Path) -> Result<()> {
+    write_with_libraries(built, &built.join("images"))
+}
+
+fn write_with_libraries(built: &Path, folder: &Path) -> Result<()> {
+    let image = |name: &str, image: fn(Vec<u8>) -> Image| {
+        let program = built.join(name);
+        ensure!(program.exists(), "{} is not built", program.display());
+        let mut image = image(libraries::stripped(&program)?);
+        image.files.extend(libraries::of(&program)?);
+        Ok(image)
+    };
+    write_images(folder, &[("atoll", image("atoll", atoll)?), ("pause", image("pause", pause)?)])
+}
+
+fn write_images(folder: &Path, images: &[(&str, Image)]) -> Result<()> {
+    fs::create_dir_all(folder)?;
     for (name, image) in images {
         let path = folder.join(format!("{name}.tar"));
         write_archive(&path, image)?;
@@ -181,6 +190,14 @@ mod tests {
         TOOLS.iter().for_each(|tool| assert!(has(&format!("usr/bin/{tool}")), "{tool}"));
         assert!(files.iter().any(|file| file.path.ends_with("/libc.so.6")));
         assert!(!has("usr/bin/cargo"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_built_is_named_and_no_image_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = write_built(folder.path()).unwrap_err().to_string();
+        assert!(said.ends_with("atoll is not built"), "{said}");
+        assert!(!folder.path().join("images").exists());
     }
 
     #[test]

@@ -45,6 +45,10 @@ enum Chore {
         /// there is nothing more to build, and they run on nodes of this machine only.
         #[arg(long, conflicts_with = "profile")]
         as_tested: bool,
+        /// Take the programs of this folder, where cargo has built them, in the same way; the images
+        /// are written to `images` in it.
+        #[arg(long, value_name = "FOLDER", conflicts_with_all = ["profile", "as_tested"])]
+        from: Option<PathBuf>,
     },
     /// Write an image for tests to `target/images/`: tools of this machine, and the program as tests
     /// build it.
@@ -60,6 +64,7 @@ fn main() -> Result<()> {
         Chore::Chart { check: true } => chart::check(&root),
         Chore::Promises => promises::check(&root),
         Chore::Image { as_tested: true, .. } => image::write_as_tested(&root),
+        Chore::Image { from: Some(built), .. } => image::write_built(&built),
         Chore::Image { profile, .. } => image::write(&root, &profile),
         Chore::Tools => image::write_tools(&root),
     }

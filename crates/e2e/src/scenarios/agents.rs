@@ -35,12 +35,21 @@ pub(crate) fn went_on(flows: &mut [Running]) -> Result<()> {
     flows.iter_mut().try_for_each(whole)
 }
 
-/// From acme/web, for so many seconds.
+/// Datagrams from acme/web, for so many seconds.
 pub(crate) fn flow(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
+    flow_over(stage, &["--udp", server, "--under-way", "64"], seconds)
+}
+
+/// The same in one connection.
+pub(crate) fn stream(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
+    flow_over(stage, &["--tcp", server], seconds)
+}
+
+fn flow_over(stage: &Stage, how: &[&str], seconds: u64) -> Result<Running> {
     let seconds = seconds.to_string();
     let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
-    let how = ["--udp", server, "--rate", "200", "--under-way", "64", "--seconds", &seconds];
-    stage.kubectl.start(&[&inside[..], &how[..]].concat())
+    let pace = ["--rate", "200", "--seconds", &seconds];
+    stage.kubectl.start(&[&inside[..], how, &pace[..]].concat())
 }
 
 /// Waits for its end; not one packet was lost.

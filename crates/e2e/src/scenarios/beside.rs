@@ -5,19 +5,17 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, ensure};
-use atoll_realnodes::{Cluster, Node, wait_until};
+use atoll_realnodes::{BRIDGE_CONFIGURATION, Cluster, Node, wait_until};
 use atoll_toolbox::Answer;
 use serde_json::{Value, json};
 
 use crate::install;
-use crate::kubectl::{PATIENCE, Running, has_condition, items};
+use crate::kubectl::{PATIENCE, Running, has_condition};
 use crate::scenarios::{agents, reach};
 use crate::stage::Stage;
 use crate::tenants;
 
 const NAMESPACE: &str = "elsewhere";
-/// The other network's configuration, where every CNI plugin has its own.
-const CONFIGURATION: &str = "/etc/cni/net.d/10-bridge.conflist";
 /// Pods of the other network: before Atoll, with Atoll, and after it.
 const BEFORE: [(&str, usize); 3] = [("old", 0), ("older", 0), ("oldest", 1)];
 const DURING: [(&str, usize); 1] = [("newcomer", 0)];
@@ -36,7 +34,7 @@ struct Look {
 /// The other network serves its pods; then Atoll comes, and tenants beside them.
 pub(crate) fn comes_beside(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours")?;
-    bring_bridge(stage, cluster)?;
+    cluster.bring_bridge()?;
     stage
         .kubectl
         .apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"))?;
@@ -69,43 +67,6 @@ pub(crate) fn goes_again(stage: &Stage) -> Result<()> {
     stage.kubectl.run(&["delete", "namespace", NAMESPACE]).map(drop)
 }
 
-/// A bridge on each node with addresses of its podCIDR, and the ways to the others.
-fn bring_bridge(stage: &Stage, cluster: &Cluster) -> Result<()> {
-    let nodes = stage.kubectl.get(&["nodes"])?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let ranges: Vec<(Node, String, String)> = items(&nodes)
-        .iter()
-        .map(|node| {
-            let address = text(&node["status"]["addresses"][0]["address"]);
-            let name: Node = text(&node["metadata"]["name"]).parse()?;
-            Ok((name, text(&node["spec"]["podCIDR"]), address))
-        })
-        .collect::<Result<_>>()?;
-    for (node, range, _) in &ranges {
-        let others = ranges.iter().filter(|(other, ..)| other != node);
-        let routes = others.map(|(_, range, via)| format!("ip route add {range} via {via}; "));
-        let write = format!(
-            "echo 1 > /proc/sys/net/ipv4/ip_forward; {} cat > {CONFIGURATION} <<'END'\n{}\nEND",
-            routes.collect::<String>(),
-            configuration(range)
-        );
-        on_node(cluster, *node, &write)?;
-    }
-    stage.kubectl.wait_for("nodes to be Ready by the other network", &["nodes"], |nodes| {
-        items(nodes).iter().all(|node| has_condition(node, "Ready"))
-    })
-}
-
-fn configuration(range: &str) -> Value {
-    let ranges = json!([[{"subnet": range}]]);
-    let routes = json!([{"dst": "0.0.0.0/0"}]);
-    json!({
-        "cniVersion": "0.4.0", "name": "elsewhere",
-        "plugins": [{"type": "bridge", "bridge": "br0", "isGateway": true, "hairpinMode": true,
-                     "ipam": {"type": "host-local", "ranges": ranges, "routes": routes}}],
-    })
-}
-
 fn on_node(cluster: &Cluster, node: Node, script: &str) -> Result<String> {
     let output = cluster.on_node(node, "sh")?.args(["-c", script]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -120,11 +81,12 @@ fn looks(stage: &Stage, cluster: &Cluster) -> Result<Vec<Look>> {
         .map(|(pod, _)| address(stage, pod).map(|ip| ip.to_string()))
         .collect::<Result<_>>()?;
     let look = |node| {
-        // A node without a pod of the other network has no bridge yet.
+        // A node without a pod of the other network has no bridge yet. An address is the same after
+        // the kernel has found out that nobody else has it.
         let bridge = "ip link show br0 2>/dev/null || exit 0; \
-            ip -o addr show br0; ip route show dev br0";
+            ip -o addr show br0 | sed 's/ tentative//'; ip route show dev br0";
         Ok(Look {
-            configuration: on_node(cluster, node, &format!("cat {CONFIGURATION}"))?,
+            configuration: on_node(cluster, node, &format!("cat {BRIDGE_CONFIGURATION}"))?,
             links: on_node(cluster, node, bridge)?,
             addresses: addresses.clone(),
         })

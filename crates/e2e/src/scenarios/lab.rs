@@ -12,7 +12,7 @@ use crate::stage::{Stage, archive};
 /// Those that ask nothing of a lab but pods on nodes. The others are about the lab itself, open
 /// files of it, bring what a real API refuses, or end agents more often than a kubelet is willing
 /// to start them again.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 28] = [
     "bad_input::a_pod_of_a_network_that_does_not_exist_waits_and_then_starts",
     "bad_input::an_overlap_inside_a_vpc_is_named_and_one_between_vpcs_is_fine",
     "bad_input::ranges_that_cannot_be_are_refused_with_the_reason",
@@ -26,7 +26,13 @@ const TESTS: [&str; 22] = [
     "names::one_name_is_answered_to_each_tenant_with_its_own_and_names_of_others_do_not_exist",
     "names::pods_of_a_stateful_set_have_names_and_their_addresses_point_back_in_each_tenant",
     "names::what_changes_is_answered_anew_in_its_own_tenant_alone",
+    "policy::moments::a_namespace_that_is_deleted_opens_none_of_its_pods",
     "policy::the_cases_of_kubernetes_hold_with_real_packets_in_two_tenants_at_once",
+    "policy::ways::a_connection_that_is_there_ends_with_the_policy_that_allowed_it",
+    "policy::ways::a_policy_that_is_aimed_at_one_network_closes_the_interfaces_there_alone",
+    "policy::ways::a_question_to_the_resolver_is_egress_like_any_other",
+    "policy::ways::policy_sees_through_a_service_by_the_port_that_each_backend_gives_the_name",
+    "resolvers::what_changes_is_answered_anew_on_every_node_that_has_the_network",
     "services::a_service_follows_its_pods_and_refuses_at_once_when_none_is_left",
     "services::a_service_keeps_its_clients_together_or_on_their_node_where_it_says_so",
     "several_networks::a_pod_in_two_networks_reaches_both_and_joins_them_for_nobody",

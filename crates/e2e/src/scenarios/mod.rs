@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod away;
 pub(crate) mod beside;
+pub(crate) mod families;
 pub(crate) mod infra;
 pub(crate) mod lab;
 pub(crate) mod leaving;
@@ -13,6 +14,8 @@ pub(crate) mod plain;
 pub(crate) mod power;
 pub(crate) mod probes;
 pub(crate) mod reach;
+pub(crate) mod restored;
 pub(crate) mod services;
+pub(crate) mod upgraded;
 pub(crate) mod users;
 pub(crate) mod workloads;

@@ -11,7 +11,9 @@ use crate::stage::Stage;
 use crate::tenants::TENANTS;
 
 /// The kinds, each with the port that it asks.
-const KINDS: [(&str, u16); 4] = [("http", 9001), ("tcp", 9002), ("grpc", 9003), ("exec", 9004)];
+const KINDS: [(&str, u16); 4] = [ON_THE_WIRE[0], ON_THE_WIRE[1], ON_THE_WIRE[2], ("exec", 9004)];
+/// Those that the agent makes for the kubelet.
+const ON_THE_WIRE: [(&str, u16); 3] = [("http", 9001), ("tcp", 9002), ("grpc", 9003)];
 /// Where nobody ever answers.
 const NOBODY: u16 = 9099;
 
@@ -44,32 +46,27 @@ pub(crate) fn fail_and_recover(stage: &Stage) -> Result<()> {
     delete(stage, "kinds")
 }
 
-/// A liveness probe that fails has the container started again; a startup probe that fails, too,
-/// and until then nobody asks whether it is alive. The other tenant's pod at the same address
-/// answers, and is left alone.
+/// A liveness probe of any kind that fails has its container started again; a startup probe that
+/// fails, too, and until then nobody asks whether it is alive. The other tenant's pod at the same
+/// address answers, and is left alone.
 pub(crate) fn end_what_is_not_well(stage: &Stage) -> Result<()> {
     let node = node_of(stage, "acme", "web")?;
-    let http = |port, patience| json!({"httpGet": {"port": port}, "periodSeconds": 1, "failureThreshold": patience});
-    let patient = json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 100});
-    let never = json!({"grpc": {"port": NOBODY}, "periodSeconds": 1, "failureThreshold": 3});
-    let with = |startup: &Value, liveness: Value| {
-        let mut container = server("well", 8080);
-        container["startupProbe"] = startup.clone();
-        container["livenessProbe"] = liveness;
-        container
-    };
-    let (dying, stuck) = (with(&patient, http(NOBODY, 2)), with(&never, http(8080, 2)));
-    let well = with(&patient, http(8080, 30));
-    for (tenant, name, container) in
-        [("acme", "dying", dying), ("globex", "dying", well), ("acme", "stuck", stuck)]
-    {
-        stage.kubectl.apply(&pod(tenant, name, &node, &[container]).to_string())?;
+    let dying = ON_THE_WIRE.map(|(kind, port)| checked(kind, port, NOBODY, 2));
+    let well = ON_THE_WIRE.map(|(kind, port)| checked(kind, port, port, 30));
+    let halted = [stuck()];
+    for (tenant, name, containers) in [
+        ("acme", "dying", dying.as_slice()),
+        ("globex", "dying", well.as_slice()),
+        ("acme", "stuck", halted.as_slice()),
+    ] {
+        stage.kubectl.apply(&pod(tenant, name, &node, containers).to_string())?;
     }
-    let restarted =
-        |pod: &Value| statuses(pod).iter().any(|it| it["restartCount"].as_u64() > Some(0));
-    for name in ["dying", "stuck"] {
-        let what = format!("acme/{name} to be started again");
-        stage.kubectl.wait_for(&what, &found("acme", name), restarted)?;
+    let restarted = |it: &Value| it["restartCount"].as_u64() > Some(0);
+    for (name, count) in [("dying", ON_THE_WIRE.len()), ("stuck", 1)] {
+        let what = format!("every container of acme/{name} to be started again");
+        stage.kubectl.wait_for(&what, &found("acme", name), |pod| {
+            statuses(pod).len() == count && statuses(pod).iter().all(restarted)
+        })?;
     }
     let stuck = stage.kubectl.run(&["events", "--namespace=acme", "--for=pod/stuck"])?;
     ensure!(stuck.contains("Startup probe failed"), "it was said: {stuck}");
@@ -77,9 +74,25 @@ pub(crate) fn end_what_is_not_well(stage: &Stage) -> Result<()> {
     let ready = |pod: &Value| has_condition(pod, "Ready");
     stage.kubectl.wait_for("globex/dying to be Ready", &found("globex", "dying"), ready)?;
     let twin = stage.kubectl.get(&found("globex", "dying"))?;
-    ensure!(!restarted(&twin), "its twin was not left alone");
+    ensure!(!statuses(&twin).iter().any(restarted), "its twin was not left alone");
     stage.kubectl.run(&["delete", "pod", "--namespace=acme", "stuck"])?;
     delete(stage, "dying")
+}
+
+/// A container that starts by a probe of this kind, and then lives while `alive` answers one.
+fn checked(kind: &str, port: u16, alive: u16, patience: u16) -> Value {
+    let mut container = server(kind, port);
+    container["startupProbe"] = probe(kind, port, 100);
+    container["livenessProbe"] = probe(kind, alive, patience);
+    container
+}
+
+/// A container whose start nobody ever sees, though it would be found alive.
+fn stuck() -> Value {
+    let mut container = server("stuck", 8080);
+    container["startupProbe"] = probe("grpc", NOBODY, 3);
+    container["livenessProbe"] = probe("http", 8080, 2);
+    container
 }
 
 /// A hook that nobody answers has failed, and its pod says so; one that is answered has not.
@@ -112,6 +125,12 @@ fn waiting(kind: &str, port: u16) -> Value {
         "name": kind, "image": "atoll.dev/atoll:0.1.0",
         "command": ["atoll", "toolbox", "serve", "--port", (port + 100).to_string()],
     });
+    container["readinessProbe"] = probe(kind, port, 3);
+    container
+}
+
+/// A probe of this kind that has failed after so many failures in a row.
+fn probe(kind: &str, port: u16, patience: u16) -> Value {
     let text = format!("127.0.0.1:{port}");
     let mut probe = match kind {
         "http" => json!({"httpGet": {"port": port, "path": "/healthz"}}),
@@ -121,8 +140,8 @@ fn waiting(kind: &str, port: u16) -> Value {
     };
     probe["periodSeconds"] = json!(1);
     probe["timeoutSeconds"] = json!(5);
-    container["readinessProbe"] = probe;
-    container
+    probe["failureThreshold"] = json!(patience);
+    probe
 }
 
 fn server(name: &str, port: u16) -> Value {

@@ -19,8 +19,8 @@ const LABEL: &str = "tier=store";
 const CLIENT: [u8; 4] = [10, 0, 0, 5];
 const BACKEND_ADDRESS: &str = "10.0.0.6";
 /// What both tenants ask for.
-const VIP: [u8; 4] = [198, 18, 0, 77];
-const PORT: u16 = 80;
+pub(crate) const VIP: [u8; 4] = [198, 18, 0, 77];
+pub(crate) const PORT: u16 = 80;
 
 fn service(tenant: &str) -> String {
     let vip = IpAddr::from(VIP);

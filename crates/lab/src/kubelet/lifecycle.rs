@@ -4,85 +4,23 @@
 //! The rule: [`Lifecycle::step`] first takes a fact in, then compares what is with what should be.
 //! An action that was asked for is remembered as under way, so it is never asked for twice.
 
+mod slot;
+mod step;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use self::slot::starts_again;
+pub(crate) use self::slot::{Ended, RestartPolicy, Role, Run, Slot};
+pub(crate) use self::step::{Action, Fact, Notice, Wish};
+
 /// The wait before the second try at a pod's network, doubled with each failure.
 const FIRST_SANDBOX_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_SANDBOX_RETRY: Duration = Duration::from_secs(5);
-/// The wait before a container that ended is started again, doubled with each end.
-const FIRST_RESTART: Duration = Duration::from_secs(1);
-const LONGEST_RESTART: Duration = Duration::from_secs(30);
-/// A run of this length is a good one: the next restart waits as short as the first.
-const GOOD_RUN: Duration = Duration::from_secs(60);
 /// What containers get to end in when the pod's object is gone already.
 const GRACE_OF_THE_VANISHED: Duration = Duration::from_secs(2);
-
-/// When a container that ended is started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RestartPolicy {
-    Always,
-    OnFailure,
-    Never,
-}
-
-/// What a container is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Runs to its end before the others start.
-    Init,
-    /// The pod's work.
-    Main,
-}
-
-/// How one run of a container ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) code: i32,
-    pub(crate) started: Timestamp,
-    pub(crate) finished: Timestamp,
-    /// Why the command could not even start.
-    pub(crate) start_error: Option<String>,
-}
-
-/// Where a container stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
-    /// Not started yet.
-    Waiting,
-    /// Asked to start.
-    Starting,
-    Running {
-        since: Timestamp,
-    },
-    /// Ended; will be started again then.
-    BackingOff {
-        until: Timestamp,
-    },
-    /// Ended for good.
-    Done,
-    /// Cannot be started as it is written.
-    Refused(String),
-}
-
-/// One container of the pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    pub(crate) name: String,
-    pub(crate) role: Role,
-    pub(crate) run: Run,
-    pub(crate) restarts: u32,
-    /// How the last run ended.
-    pub(crate) last: Option<Ended>,
-    /// The wait before the next restart.
-    patience: Duration,
-    told_to_stop: bool,
-    killed: bool,
-    /// The check of its readiness failed, or has not been made yet.
-    is_unready: bool,
-}
 
 /// Where the pod's network namespace stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,70 +46,6 @@ struct Ending {
     object_gone: bool,
 }
 
-/// What the API says about the pod that can change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// Changes when labels, annotations or spec do.
-    pub(crate) fingerprint: u64,
-    /// The time to end in, once the pod is deleted.
-    pub(crate) deleted_with_grace: Option<Duration>,
-}
-
-/// A fact for the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fact {
-    /// The API object looks like this now.
-    Changed(Wish),
-    /// The API object is gone.
-    Vanished,
-    SandboxMade(Vec<IpAddr>),
-    SandboxFailed(String),
-    SandboxRemoved,
-    SandboxStuck(String),
-    Started(String),
-    Refused(String, String),
-    /// A container ended with this code, or could not even start.
-    Exited {
-        name: String,
-        code: i32,
-        start_error: Option<String>,
-    },
-    /// Whether a container that says how to check it is ready.
-    Checked(String, bool),
-    /// Time has passed.
-    Clock,
-}
-
-/// Something to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    MakeSandbox,
-    RemoveSandbox,
-    Start {
-        name: String,
-        attempt: u32,
-    },
-    /// Ask the container to end.
-    Stop(String),
-    Kill(String),
-    Tell(Notice),
-    /// Delete the API object for good.
-    DeleteObject,
-    /// Nothing is left to do, ever.
-    Finish,
-}
-
-/// Something that users of `kubectl describe` should read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
-    SandboxFailed(String),
-    SandboxStuck(String),
-    Started(String),
-    Stopping(String),
-    BackingOff(String),
-    CannotStart(String, String),
-}
-
 /// The pod's phase in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -194,74 +68,6 @@ pub(crate) struct Lifecycle {
     pub(crate) slots: Vec<Slot>,
     ending: Option<Ending>,
     object_deleted: bool,
-}
-
-impl Slot {
-    fn new(name: &str, role: Role) -> Self {
-        Slot {
-            name: name.to_owned(),
-            role,
-            run: Run::Waiting,
-            restarts: 0,
-            last: None,
-            patience: FIRST_RESTART,
-            told_to_stop: false,
-            killed: false,
-            is_unready: false,
-        }
-    }
-
-    /// Runs, and nothing says that it cannot work.
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.run, Run::Running { .. }) && !self.is_unready
-    }
-
-    fn is_active(&self) -> bool {
-        matches!(self.run, Run::Starting | Run::Running { .. })
-    }
-
-    /// Ended well and for good.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.run == Run::Done && self.last.as_ref().is_some_and(|last| last.code == 0)
-    }
-
-    fn may_start(&self, now: Timestamp) -> bool {
-        match self.run {
-            Run::Waiting => true,
-            Run::BackingOff { until } => until <= now,
-            _ => false,
-        }
-    }
-
-    fn start(&mut self) -> Action {
-        self.restarts += u32::from(self.last.is_some());
-        self.run = Run::Starting;
-        Action::Start { name: self.name.clone(), attempt: self.restarts }
-    }
-
-    /// Asks to end once, and kills once when time is up.
-    fn stop(&mut self, time_is_up: bool) -> Vec<Action> {
-        let mut actions = Vec::new();
-        if matches!(self.run, Run::Running { .. }) && !self.told_to_stop {
-            self.told_to_stop = true;
-            actions.push(Action::Tell(Notice::Stopping(self.name.clone())));
-            actions.push(Action::Stop(self.name.clone()));
-        }
-        if self.is_active() && time_is_up && !self.killed {
-            self.killed = true;
-            actions.push(Action::Kill(self.name.clone()));
-        }
-        actions
-    }
-
-    /// Takes in that the run ended, and whether it is to be started again.
-    fn ended(&mut self, ended: Ended, again: bool, now: Timestamp) {
-        let good = now.duration_since(ended.started).unsigned_abs() >= GOOD_RUN;
-        let patience = if good { FIRST_RESTART } else { self.patience };
-        self.last = Some(ended);
-        self.run = if again { Run::BackingOff { until: now + patience } } else { Run::Done };
-        self.patience = (patience * 2).min(LONGEST_RESTART);
-    }
 }
 
 impl Lifecycle {
@@ -303,7 +109,7 @@ impl Lifecycle {
             Run::BackingOff { until } if self.ending.is_none() => Some(until),
             _ => None,
         });
-        let waits_to_kill = self.slots.iter().any(|slot| slot.is_active() && !slot.killed);
+        let waits_to_kill = self.slots.iter().any(Slot::can_be_killed);
         let of_ending = self.ending.filter(|_| waits_to_kill).map(|ending| ending.kill_at);
         of_sandbox.into_iter().chain(of_slots).chain(of_ending).min()
     }
@@ -355,7 +161,7 @@ impl Lifecycle {
                 return self.exited(&name, code, start_error, now);
             }
             Fact::Checked(name, is_ready) => {
-                self.slot(&name).into_iter().for_each(|slot| slot.is_unready = !is_ready);
+                self.slot(&name).into_iter().for_each(|slot| slot.checked(is_ready));
             }
             Fact::Clock => {}
         }
@@ -498,14 +304,6 @@ impl Lifecycle {
         }
         self.sandbox = Sandbox::Removing;
         vec![Action::RemoveSandbox]
-    }
-}
-
-fn starts_again(policy: RestartPolicy, role: Role, code: i32) -> bool {
-    match (policy, role) {
-        (RestartPolicy::Never, _) => false,
-        (RestartPolicy::Always, Role::Main) => true,
-        (RestartPolicy::OnFailure, _) | (RestartPolicy::Always, Role::Init) => code != 0,
     }
 }
 

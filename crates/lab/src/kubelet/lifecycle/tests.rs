@@ -1,5 +1,6 @@
 //! What users of Kubernetes expect of a pod, told as facts in and actions out.
 
+use super::slot::{FIRST_RESTART, GOOD_RUN};
 use super::*;
 
 /// A pod with its own clock, driven by hand.
