@@ -1,5 +1,7 @@
 //! Services on their way into a kernel made of maps.
 
+use std::net::IpAddr;
+
 use atoll_model::compile::{EndpointGroup, Outlet, ServiceFront};
 use atoll_model::outside::{Held, Purpose};
 use serde_json::json;
