@@ -211,9 +211,9 @@ mod tests {
         let own = outlet(EgressMode::Address, "10.0.0.0/16");
         let [here, there] = ["node1", "node2"].map(|node| held("192.0.2.9", node));
         let [v6, nowhere] = [held("2001:db8::9", "node2"), held("192.0.2.9", "node9")];
-        let of = |held| OutletOf { name: "a.one", network: id(1), outlet: &own, held };
         let exits = |held: &[&Held], networks: &[u32], guests: &[u32]| {
-            let outlets = [of(held.to_vec())];
+            let held = held.to_vec();
+            let outlets = [OutletOf { name: "a.one", network: id(1), outlet: &own, held }];
             planned_with_guests(&outlets, networks, guests).0.egress.remove(&id(1))
         };
         let (by_node2, own_ip) = (Exit::There([192, 0, 2, 2].into()), [192, 0, 2, 9].into());
