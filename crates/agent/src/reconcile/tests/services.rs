@@ -118,6 +118,7 @@ async fn a_restarted_agent_keeps_services_until_it_has_seen_theirs() {
 async fn a_node_answers_for_an_address_for_as_long_as_a_claim_says_so_and_knows_whose_it_is() {
     let agent = Agent::start();
     agent.see_pods().await;
+    agent.settle().await;
     let ip = IpAddr::from([203, 0, 113, 9]);
     let purpose = Purpose::Egress { network: "hooli.default".into() };
     let held = Held { address: ip, node: "node1".into(), purpose };
