@@ -95,6 +95,10 @@ drop_reasons! {
     OutsideClosed = 30, "outside-closed";
     /// every port tried that the network has for the outside is taken towards this destination
     NatPortsSpent = 31, "nat-ports-spent";
+    /// it came to an address that a node answers for, where nothing is served so
+    NotServed = 32, "not-served";
+    /// the service does not let clients of this address in
+    SourceRefused = 33, "source-refused";
 }
 
 impl DropReason {

@@ -33,8 +33,8 @@ pub use layout::{
     ServiceFrontKey,
 };
 pub use outside::{
-    CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, Entrance, EntranceKey, KIND_OUTSIDE,
-    NodePort, NodePortKey,
+    CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, EgressNode, EgressNodeKey, Entrance,
+    EntranceKey, Held, HeldKey, KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
 };
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::Address;
+use crate::{Address, ServiceKey};
 
 /// The kind of an entry among the connections that leads what comes from outside to a pod.
 pub const KIND_OUTSIDE: u8 = 3;
@@ -30,8 +30,30 @@ pub struct Egress {
     pub first_port: u16,
     /// How many they are.
     pub ports: u16,
+    /// The place of the network in the map `networks`, where `for_all`.
+    pub table: u16,
+    /// One where pods of other nodes leave by it, too.
+    pub for_all: u8,
     /// Zero.
-    pub reserved: [u8; 4],
+    pub reserved: u8,
+}
+
+/// Key of the map `egress_nodes`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct EgressNodeKey {
+    /// The network.
+    pub network: u32,
+    /// One for IPv6, zero for IPv4.
+    pub ipv6: u32,
+}
+
+/// Value of the map `egress_nodes`: another node that the pods of a network leave by.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct EgressNode {
+    /// Its underlay address.
+    pub node: Address,
 }
 
 /// What is compared of a key of the longest-prefix map `outside_closed`.
@@ -73,6 +95,40 @@ pub struct NodePortKey {
 pub struct NodePort {
     /// The network of the service, which is there at the unspecified address.
     pub network: u32,
+}
+
+/// Key of the map `held_addresses`: an address of the outside that this node answers for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct HeldKey {
+    /// The address.
+    pub address: Address,
+}
+
+/// Value of the map `held_addresses`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Held {
+    /// The network that the address is for.
+    pub network: u32,
+}
+
+/// What is compared of a key of the longest-prefix map `service_sources`: clients that are let in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct SourceKey {
+    /// The service.
+    pub service: ServiceKey,
+    /// The first address of the clients' range.
+    pub client: Address,
+}
+
+/// Value of the map `service_sources`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Source {
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Key of the map `entrances`.

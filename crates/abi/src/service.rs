@@ -17,14 +17,14 @@ pub const BACKENDS_PER_PAGE: usize = 16;
 pub struct ServiceKey {
     /// The network.
     pub network: u32,
-    /// The service's address inside it.
+    /// The service's address.
     pub address: Address,
     /// The port, in network byte order.
     pub port: [u8; 2],
     /// The number of the protocol.
     pub protocol: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// One where its clients are outside, zero where they are pods of the network.
+    pub outside: u8,
 }
 
 /// Value of the map `services`.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::net::IpAddr;
 
 use anyhow::Result;
 use atoll_datapath::{Datapath, DropCount, Event, Tended};
@@ -41,6 +42,11 @@ pub trait Kernel: Send {
     }
     /// Looks after what all pods share, and puts it right.
     fn tend(&mut self) -> impl Future<Output = Result<Tended>> + Send;
+    /// Tells the neighbours that these addresses of the outside are here; a kernel that has none has
+    /// nobody to tell.
+    fn announce(&self, _addresses: &BTreeSet<IpAddr>) -> Result<()> {
+        Ok(())
+    }
     /// A word whenever a look is worth it.
     fn news(&self) -> Result<Receiver<()>>;
     /// What happens to packets, as it happens. It is told for as long as the receiver is there.
@@ -94,6 +100,10 @@ impl Kernel for Datapath {
 
     async fn tend(&mut self) -> Result<Tended> {
         Ok(Datapath::tend(self).await?)
+    }
+
+    fn announce(&self, addresses: &BTreeSet<IpAddr>) -> Result<()> {
+        Ok(Datapath::announce(self, addresses)?)
     }
 
     fn news(&self) -> Result<Receiver<()>> {

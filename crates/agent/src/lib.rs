@@ -10,7 +10,6 @@ mod alone;
 mod attachments;
 mod config;
 mod directory;
-mod hold;
 mod infra;
 mod kernel;
 mod lanes;
@@ -76,8 +75,7 @@ pub async fn run(
     })
     .await?;
     tokio::select! {
-        ended = run_with(client.clone(), &config, datapath) => ended,
-        ended = hold::keep(client.clone(), &config.node_name, underlay) => ended,
+        ended = run_with(client, &config, datapath) => ended,
         () = shutdown => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! The actor: one message at a time, then one pass of plan, diff, apply.
 
+mod announce;
 mod audience;
 mod pass;
 mod requests;
@@ -26,6 +27,7 @@ use crate::kernel::Kernel;
 use crate::names::Names;
 use crate::policy::Policies;
 use crate::probe::Probes;
+use crate::reconcile::announce::Untold;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
 use crate::report::{Report, ServiceReport};
@@ -95,6 +97,8 @@ pub(crate) struct Reconciler<K, F> {
     /// When to look because of a word from the kernel.
     notice_at: Option<Instant>,
     waiting: Vec<Waiting>,
+    /// What the neighbours are to hear.
+    untold: Untold,
     complaints: Vec<Complaint>,
     /// Who is behind each interface of the last plan.
     occupants: BTreeMap<HostInterface, Occupant>,
@@ -137,6 +141,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             failures: 0,
             notice_at: None,
             waiting: Vec::new(),
+            untold: Untold::default(),
             complaints: Vec::new(),
             occupants: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -212,7 +217,13 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     fn take_in(&mut self, change: Change) {
         let moves = matches!(
             change,
-            Change::OwnPorts(_) | Change::Namespaces(_) | Change::Api(_) | Change::Exports(_)
+            Change::OwnPorts(_)
+                | Change::Answered(_)
+                | Change::Exposed(..)
+                | Change::Outlet(..)
+                | Change::Namespaces(_)
+                | Change::Api(_)
+                | Change::Exports(_)
         );
         if let Some(names) = &mut self.attendants.names {
             names.absorb(&change);
@@ -315,11 +326,13 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             self.pass().await;
         }
         self.refuse_overdue();
+        self.announce();
     }
 
     fn next_alarm(&self) -> Option<Instant> {
         let deadlines = self.waiting.iter().map(|waiting| waiting.deadline);
-        deadlines.chain(self.retry_at).chain(self.notice_at).min()
+        let others = [self.retry_at, self.notice_at, self.untold.next_at()];
+        deadlines.chain(others.into_iter().flatten()).min()
     }
 }
 

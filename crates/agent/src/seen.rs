@@ -4,6 +4,8 @@
 //! kernel before the nodes, this node's ports, and every network on this node have been listed
 //! once.
 
+mod guests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,6 +24,7 @@ use atoll_zones::{Service, Slice};
 use crate::infra::Backed;
 use crate::policy::{News, Ward};
 use crate::probe::{PodName, Probed};
+pub(crate) use crate::seen::guests::Exposure;
 
 /// A port object by namespace and name.
 pub(crate) type PortKey = (String, String);
@@ -76,6 +79,10 @@ pub(crate) enum Change {
     Probed(Delta<PodName, Probed>),
     /// Addresses of the outside that are for a network that is present here, by its object name.
     Held(String, Delta<String, Held>),
+    /// Addresses of the outside that this node answers for, whatever network they are for.
+    Answered(Delta<String, Held>),
+    /// Services of any network that every node leads the outside to, by how they are exposed.
+    Exposed(Exposure, Delta<ServiceName, ()>),
 }
 
 impl Change {
@@ -89,13 +96,15 @@ impl Change {
             | Change::Network(..)
             | Change::Outlet(..)
             | Change::Namespaces(_)
+            | Change::Held(..)
+            | Change::Answered(_)
+            | Change::Exposed(..)
             | Change::Api(_)
             | Change::Exports(_)
             | Change::Targets(..) => true,
             Change::Zones(_)
             | Change::Policy(_)
             | Change::Probed(_)
-            | Change::Held(..)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Fronts(..)
@@ -164,8 +173,12 @@ pub(crate) struct Joined {
 /// What of the cluster concerns this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// The networks that are present here, by object name.
+    /// The networks that have a pod here, by object name.
     pub(crate) networks: BTreeMap<String, Presence>,
+    /// Those that have none, and that the outside reaches by this node.
+    pub(crate) guests: BTreeMap<String, Presence>,
+    /// All networks whose objects must be watched: these, and guests whose number is not known yet.
+    pub(crate) names: BTreeSet<String>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
     /// The services of the cluster's own whose slices must be watched.
@@ -175,13 +188,18 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// The networks that are present here, with pods or as guests.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (&String, &Presence)> {
+        self.networks.iter().chain(&self.guests)
+    }
+
     /// All namespaces of all networks.
     pub(crate) fn quarters(&self) -> BTreeSet<Quarter> {
         let of = |(name, presence): (&String, &Presence)| {
             let namespaces = presence.namespaces.iter();
             namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
         };
-        self.networks.iter().flat_map(of).collect()
+        self.present().flat_map(of).collect()
     }
 
     /// The numbers of each tenant's networks.
@@ -250,6 +268,12 @@ pub(crate) struct Seen {
     dns: BTreeMap<String, Listed<String, NetworkDns>>,
     /// And of the outside.
     outlets: BTreeMap<String, Listed<String, Outlet>>,
+    /// The addresses of the outside that are for it.
+    held: BTreeMap<String, Listed<String, Held>>,
+    /// Those that this node answers for.
+    answered: Listed<String, Held>,
+    /// Services that every node leads the outside to.
+    exposed: BTreeMap<Exposure, BTreeMap<ServiceName, ()>>,
     namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
@@ -269,12 +293,21 @@ impl Seen {
             Change::Pools(delta) => absorb(&mut self.pools, delta),
             Change::OwnPorts(delta) => {
                 absorb(&mut self.own_ports, delta);
-                self.follow_own_ports();
+                self.follow_networks();
+            }
+            Change::Answered(delta) => {
+                absorb(&mut self.answered, delta);
+                self.follow_networks();
+            }
+            Change::Exposed(exposure, delta) => {
+                self.absorb_exposed(exposure, delta);
+                self.follow_networks();
             }
             Change::Namespaces(delta) => {
                 absorb(&mut self.namespaces, delta);
                 self.quarters = quarters(self.namespaces.iter().flatten());
                 self.wards = wards(self.namespaces.iter().flatten());
+                self.follow_networks();
             }
             Change::NetworkPorts(network, delta) => {
                 if let Some(ports) = self.networks.get_mut(&network) {
@@ -289,6 +322,12 @@ impl Seen {
             Change::Outlet(name, delta) => {
                 if let Some(outlet) = self.outlets.get_mut(&name) {
                     absorb(outlet, delta);
+                    self.follow_networks();
+                }
+            }
+            Change::Held(name, delta) => {
+                if let Some(held) = self.held.get_mut(&name) {
+                    absorb(held, delta);
                 }
             }
             Change::Zones(_)
@@ -296,7 +335,6 @@ impl Seen {
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Fronts(..)
-            | Change::Held(..)
             | Change::Groups(..) => {}
             Change::Api(delta) => absorb(&mut self.api, delta),
             Change::Exports(delta) => absorb(&mut self.exports, delta),
@@ -351,21 +389,27 @@ impl Seen {
             .collect()
     }
 
-    fn follow_own_ports(&mut self) {
-        let present: BTreeSet<NetworkId> =
-            self.own_ports.iter().flat_map(BTreeMap::values).map(|own| own.network).collect();
+    fn follow_networks(&mut self) {
+        let names = self.names();
+        self.dns.retain(|name, _| names.contains(name));
+        self.outlets.retain(|name, _| names.contains(name));
+        self.held.retain(|name, _| names.contains(name));
+        for name in names {
+            self.dns.entry(name.clone()).or_default();
+            self.outlets.entry(name.clone()).or_default();
+            self.held.entry(name).or_default();
+        }
+        let of_pods = self.with_pods().into_values();
+        let present: BTreeSet<NetworkId> = of_pods.chain(self.guests().into_values()).collect();
         self.networks.retain(|network, _| present.contains(network));
         for network in present {
             self.networks.entry(network).or_default();
         }
-        let names = self.own_ports.iter().flat_map(BTreeMap::values).map(|own| &own.name);
-        let names: BTreeSet<String> = names.cloned().collect();
-        self.dns.retain(|name, _| names.contains(name));
-        self.outlets.retain(|name, _| names.contains(name));
-        for name in names {
-            self.dns.entry(name.clone()).or_default();
-            self.outlets.entry(name).or_default();
-        }
+    }
+
+    /// The addresses of the outside that are for a network, once they were listed.
+    pub(crate) fn held_of(&self, network: &str) -> Option<&BTreeMap<String, Held>> {
+        self.held.get(network)?.as_ref()
     }
 
     /// What a network says of its names, once it was seen.
@@ -391,14 +435,12 @@ impl Seen {
 
     /// What the networks that are here say of the outside.
     fn outlets(&self) -> Vec<OutletOf<'_>> {
-        let own = self.own_ports.iter().flat_map(BTreeMap::values);
-        let numbers: BTreeMap<&str, NetworkId> =
-            own.map(|own| (own.name.as_str(), own.network)).collect();
         let outlet = |(name, network): (&str, NetworkId)| {
+            let held = self.held.get(name)?.iter().flat_map(BTreeMap::values).collect();
             let (name, outlet) = self.outlets.get(name)?.as_ref()?.get_key_value(name)?;
-            Some(OutletOf { name, network, outlet })
+            Some(OutletOf { name, network, outlet, held })
         };
-        numbers.into_iter().filter_map(outlet).collect()
+        self.with_pods().into_iter().chain(self.guests()).filter_map(outlet).collect()
     }
 
     /// What nobody reaches by way of the outside, once it was seen whole.
@@ -421,17 +463,18 @@ impl Seen {
 
     /// The networks whose ports must be watched, and the namespaces whose services must be.
     pub(crate) fn scope(&self) -> Scope {
-        let own = self.own_ports.iter().flat_map(BTreeMap::values);
-        let networks: BTreeMap<_, _> = own.map(|own| (&own.name, own.network)).collect();
-        let presence = |(name, id): (&String, NetworkId)| {
+        let networks = self.with_pods();
+        let presence = |(name, id): (&str, NetworkId)| {
             let namespaces = self.quarters.get(name).cloned().unwrap_or_default();
-            (name.clone(), Presence { id, namespaces })
+            (name.to_owned(), Presence { id, namespaces })
         };
         let tenants: BTreeSet<Label> =
             networks.keys().filter_map(|network| tenant_of(network)).collect();
         Scope {
             wards: tenants.iter().flat_map(|tenant| self.wards_of(tenant)).collect(),
             networks: networks.into_iter().map(presence).collect(),
+            guests: self.guests().into_iter().map(presence).collect(),
+            names: self.names(),
             is_whole: self.namespaces.is_some(),
             exports: self.exported().into_keys().cloned().collect(),
         }
@@ -457,6 +500,9 @@ impl Seen {
         self.nodes.is_some()
             && self.pools.is_some()
             && self.own_ports.is_some()
+            && self.answered.is_some()
+            && self.has_seen_exposed()
+            && self.held.values().all(Option::is_some)
             && self.networks.values().all(Option::is_some)
             && self.dns.values().all(Option::is_some)
             && self.outlets.values().all(Option::is_some)
@@ -507,6 +553,7 @@ impl Seen {
         led: &BTreeSet<NetworkId>,
     ) -> NodeView<'a> {
         let nodes = self.nodes.iter().flatten().map(|(name, it)| (name.as_str(), it.underlay));
+        let with_pods: BTreeSet<NetworkId> = self.with_pods().into_values().collect();
         NodeView {
             node,
             pod_mtu,
@@ -516,6 +563,8 @@ impl Seen {
             cluster_dns,
             own_dns: self.own_dns(led),
             outlets: self.outlets(),
+            guests: self.guests().into_values().filter(|id| !with_pods.contains(id)).collect(),
+            held: self.answers_for(),
             denied: self.own_of_cluster(),
             ..NodeView::default()
         }

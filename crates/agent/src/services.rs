@@ -82,12 +82,13 @@ impl Services {
     /// Keeps exactly these networks and namespaces. One that is new begins with what was seen.
     pub(crate) fn follow(&mut self, scope: &Scope, seen: &Seen) {
         self.is_whole = scope.is_whole;
-        let ids = scope.networks.iter().map(|(name, presence)| (name.clone(), presence.id));
+        let ids = scope.present().map(|(name, presence)| (name.clone(), presence.id));
         let ids: BTreeMap<_, _> = ids.collect();
         self.book.follow(&ids);
+        self.book.set_guests(&scope.guests.keys().cloned().collect());
         self.networks.retain(|name, listed| ids.get(name) == Some(&listed.id));
         self.with_resolvers.retain(|name| self.networks.contains_key(name));
-        for (name, presence) in &scope.networks {
+        for (name, presence) in scope.present() {
             if !self.networks.contains_key(name) {
                 self.begin(name, presence.id, seen);
             }
@@ -96,12 +97,15 @@ impl Services {
     }
 
     fn begin(&mut self, name: &str, id: NetworkId, seen: &Seen) {
-        let ports = seen.ports_of(id);
-        let (ports_listed, namespaces) = (ports.is_some(), BTreeMap::new());
-        let listed = Listed { id, ports: ports_listed, held: false, namespaces };
+        let (ports, held) = (seen.ports_of(id), seen.held_of(name));
+        let namespaces = BTreeMap::new();
+        let listed = Listed { id, ports: ports.is_some(), held: held.is_some(), namespaces };
         self.networks.insert(name.to_owned(), listed);
         for (key, port) in ports.into_iter().flatten() {
             self.book.put_port(name, key, Some(port));
+        }
+        for (claim, held) in held.into_iter().flatten() {
+            self.book.put_held(name, claim, Some(held));
         }
         self.lead_resolvers(name, seen.dns_of(name).as_ref());
     }
@@ -167,6 +171,8 @@ impl Services {
             }
             Change::Held(network, delta) => self.absorb_held(network, delta),
             Change::Nodes(_)
+            | Change::Answered(_)
+            | Change::Exposed(..)
             | Change::OwnPorts(_)
             | Change::Namespaces(_)
             | Change::Network(..)
@@ -382,6 +388,7 @@ impl Services {
 #[cfg(test)]
 mod tests {
     use atoll_model::outside::Purpose;
+    use atoll_plan::Side;
     use atoll_types::{MacAddr, PodRef};
     use serde_json::json;
 
@@ -396,7 +403,7 @@ mod tests {
         let namespaces = namespaces.iter().map(|&name| name.to_owned()).collect();
         let presence = Presence { id: id(), namespaces };
         let networks = [("acme.default".to_owned(), presence)].into();
-        Scope { networks, is_whole: true, exports: BTreeSet::new(), wards: BTreeSet::new() }
+        Scope { networks, is_whole: true, ..Scope::default() }
     }
 
     fn quarter(namespace: &str) -> (String, String) {
@@ -480,7 +487,11 @@ mod tests {
             let observed = kept.served().clone();
             assert_eq!(services.lend(&observed).0, observed, "the kernel keeps what it has");
             services.absorb(&last.unwrap());
-            assert_eq!(services.due().len(), 2, "at the cluster's address and at the outside's");
+            assert_eq!(
+                services.due().len(),
+                3,
+                "at the cluster's address, and twice at the outside's"
+            );
             assert!(services.served().values().all(|service| service.backends.len() == 1));
         }
     }
@@ -492,14 +503,26 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_outside_is_served_inside_for_as_long_as_it_is_claimed() {
+    fn an_address_of_the_outside_is_served_on_both_sides_for_as_long_as_it_is_claimed() {
         let mut services = lists_done();
-        assert_eq!(services.served().len(), 2);
+        assert_eq!(services.served().len(), 3);
         services.absorb(&Change::Held("globex.default".into(), all("outside.192.0.2.6", held())));
-        assert_eq!(services.served().len(), 2, "of a network that is not here");
+        assert_eq!(services.served().len(), 3, "of a network that is not here");
         let gone = Delta::Gone("outside.192.0.2.5".to_owned());
         services.absorb(&Change::Held("acme.default".into(), gone));
         assert_eq!(services.served().len(), 1);
+    }
+
+    #[test]
+    fn of_a_network_that_is_a_guest_here_only_the_outside_is_served() {
+        let mut services = lists_done();
+        let Scope { networks, is_whole, .. } = scope(&["shop"]);
+        let guest = Scope { guests: networks, is_whole, ..Scope::default() };
+        services.follow(&guest, &Seen::default());
+        let sides: Vec<Side> = services.served().keys().map(|key| key.side).collect();
+        assert_eq!(sides, [Side::Outside]);
+        services.follow(&scope(&["shop"]), &Seen::default());
+        assert_eq!(services.served().len(), 3, "its first pod came");
     }
 
     #[test]
@@ -515,9 +538,9 @@ mod tests {
     #[test]
     fn a_namespace_that_leaves_takes_its_services_along() {
         let mut services = lists_done();
-        assert_eq!(services.due().len(), 2);
+        assert_eq!(services.due().len(), 3);
         services.follow(&scope(&[]), &Seen::default());
-        assert_eq!(services.due().len(), 2);
+        assert_eq!(services.due().len(), 3);
         assert!(services.served().is_empty());
         lists().iter().for_each(|change| services.absorb(change));
         assert!(services.served().is_empty(), "late words of an earlier watch");

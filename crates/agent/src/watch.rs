@@ -1,8 +1,9 @@
-//! The API as this node needs it: all nodes, whose each namespace is, its own ports, and of the
-//! networks it has the ports, services and EndpointSlices.
+//! The API as this node needs it: all nodes, whose each namespace is, its own ports, the addresses of
+//! the outside that it answers for, and of the networks it has the ports, services and EndpointSlices.
 //!
 //! The rule of this file: what a node watches grows with what is on it, not with the cluster.
-//! What belongs to a network is watched from its first pod here to its last.
+//! What belongs to a network is watched from its first pod here to its last, and for as long as the
+//! node answers for an address of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -30,8 +31,8 @@ use tokio::task::JoinHandle;
 use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
 use crate::seen::{
-    Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, SeenNamespace,
-    SeenNode, Tenancy, Upstreams,
+    Change, Delta, Exported, Exposure, Joined, NetworkDns, Outside, PortKey, Quarter, Scope,
+    SeenNamespace, SeenNode, Tenancy, Upstreams,
 };
 
 /// The label by which a slice names its service.
@@ -40,16 +41,20 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The running watches. They end with this value.
 pub(crate) struct Watches {
     source: Source,
-    _always: [Watch; 8],
-    networks: BTreeMap<NetworkId, Watch>,
+    _always: [Watch; 11],
+    networks: BTreeMap<Followed<NetworkId>, Watch>,
     held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
-    services: BTreeMap<Quarter, Watch>,
-    slices: BTreeMap<Quarter, Watch>,
+    services: BTreeMap<Followed<Quarter>, Watch>,
+    slices: BTreeMap<Followed<Quarter>, Watch>,
     targets: BTreeMap<ServiceName, Watch>,
     pods: BTreeMap<Ward, Watch>,
     policies: BTreeMap<Ward, Watch>,
 }
+
+/// What is followed, and whether its network has a pod here. With the first pod, more must hear of it
+/// than did, and all of it: it is listed anew.
+type Followed<T> = (T, bool);
 
 /// Where watches begin, and where what they see goes.
 struct Source {
@@ -121,6 +126,9 @@ impl Watches {
                 source.cluster_policies(),
                 source.probed(node),
                 source.pools(),
+                source.answered(node),
+                source.exposed(Exposure::NodePort),
+                source.exposed(Exposure::LoadBalancer),
             ],
             source,
             networks: BTreeMap::new(),
@@ -136,14 +144,12 @@ impl Watches {
 
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
-        let networks = scope.networks.values().map(|presence| presence.id).collect();
-        let names = scope.networks.keys().cloned().collect();
-        let quarters = scope.quarters();
-        match_keys(&mut self.dns, &names, |name| self.source.dns(name));
-        match_keys(&mut self.held, &names, |name| self.source.held(name));
-        match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
-        match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
-        match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        let (networks, quarters) = (followed_networks(scope), followed_quarters(scope));
+        match_keys(&mut self.dns, &scope.names, |name| self.source.dns(name));
+        match_keys(&mut self.held, &scope.names, |name| self.source.held(name));
+        match_keys(&mut self.networks, &networks, |(network, _)| self.source.ports(*network));
+        match_keys(&mut self.services, &quarters, |(quarter, _)| self.source.services(quarter));
+        match_keys(&mut self.slices, &quarters, |(quarter, _)| self.source.slices(quarter));
         match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
         match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
         match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
@@ -198,6 +204,33 @@ impl Source {
             |claim| Some((claim.name_any(), Held::read(claim)?)),
             Claim::name_any,
             (self.changes.clone(), move |delta| Change::Held(name.clone(), delta)),
+        ))
+    }
+
+    /// The services of a type that every node leads the outside to: where they are, and no more.
+    fn exposed(&self, exposure: Exposure) -> Watch {
+        let of_type = format!("spec.type={}", exposure.type_of_service());
+        Watch::start(follow::<Service, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&of_type),
+            |service| Exposure::is_everywhere(service).then(|| (service_name(service), ())),
+            service_name,
+            (self.changes.clone(), move |delta| Change::Exposed(exposure, delta)),
+        ))
+    }
+
+    /// The addresses of the outside that this node answers for.
+    fn answered(&self, node: &str) -> Watch {
+        let own = node.to_owned();
+        Watch::start(follow::<Claim, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.node={node}")),
+            move |claim| {
+                let held = Held::read(claim).filter(|held| held.node == own)?;
+                Some((claim.name_any(), held))
+            },
+            Claim::name_any,
+            (self.changes.clone(), Change::Answered),
         ))
     }
 
@@ -283,6 +316,16 @@ impl Source {
             ),
         ))
     }
+}
+
+fn followed_networks(scope: &Scope) -> BTreeSet<Followed<NetworkId>> {
+    let with_pods: BTreeSet<NetworkId> = scope.networks.values().map(|it| it.id).collect();
+    scope.present().map(|(_, it)| (it.id, with_pods.contains(&it.id))).collect()
+}
+
+fn followed_quarters(scope: &Scope) -> BTreeSet<Followed<Quarter>> {
+    let has_pod = |quarter: &Quarter| scope.networks.contains_key(&quarter.0);
+    scope.quarters().into_iter().map(|quarter| (quarter.clone(), has_pod(&quarter))).collect()
 }
 
 /// Ends the watches that are not wanted, and starts those that are missing.

@@ -279,6 +279,8 @@ enum drop_reason {
 	DROP_NO_BACKEND = 29,
 	DROP_OUTSIDE_CLOSED = 30,
 	DROP_NAT_PORTS_SPENT = 31,
+	DROP_NOT_SERVED = 32,
+	DROP_SOURCE_REFUSED = 33,
 };
 
 /* What every pod sees as its gateway, in every network. */

@@ -12,6 +12,7 @@
 #include "packet.h"
 
 #define PACKET_HOST 0
+#define PACKET_OTHERHOST 3
 
 static __always_inline void address_frame(struct ethhdr *eth, const struct place *to)
 {

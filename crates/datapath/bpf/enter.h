@@ -1,60 +1,142 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The way in for who was not called: an address and port of this node that leads to a service.
+/* The way in for who was not called: an address and port that leads to a service, at this node's own
+ * address (a node port) or at one that the node answers for (a load balancer's).
  *
  * The rules: a port leads to a service of one network, and the client is known to its pods, and to
  * their policy, by its own address. Who has an address that is the network's own cannot come in: its
- * answers would stay inside. Where nobody takes the connection, the packet is left to the node, whose
- * stack refuses it at once. */
+ * answers would stay inside. Where nobody takes a connection to the node's own address, the packet is
+ * left to the node, whose stack refuses it at once. What comes to an address that is there for a
+ * network never reaches the node's stack: it is served, refused or dropped here (refuse_outside.h). */
 #pragma once
 
 #include "outside.h"
 #include "service.h"
 #include "work.h"
 
-/* Where services are that the outside reaches: at the address that is none. */
+/* What find_entrance and lead_in say of a packet that is the node's. */
+#define THE_NODES -1
+
+/* Where node ports are: at the address that is none. */
 static __always_inline struct address no_address(const struct address *like)
 {
 	return is_mapped(like) ? ipv4_mapped(0) : (struct address){};
 }
 
-/* Finds the network behind the packet's destination. */
-static __noinline bool find_entrance(struct work *work)
+static __always_inline struct held *held_at(const struct address *ip)
 {
-	struct flow *flow = &work->flow;
-	struct node_port_key at = { .address = flow->destination,
-				    .port = flow->transport.destination_port,
-				    .protocol = flow->transport.protocol };
-	struct node_port *port = bpf_map_lookup_elem(&node_ports, &at);
-	struct entrance_key key;
-	struct entrance *entrance;
+	const struct held_key key = { .address = *ip };
 
-	if (!port || flow->transport.part == PART_LATER)
-		return false;
-	key = (struct entrance_key){ .network = port->network };
-	entrance = bpf_map_lookup_elem(&entrances, &key);
-	if (!entrance || reason_closed(key.network, &flow->source) != FINE)
-		return false;
-	flow->network = key.network;
-	flow->table = entrance->table;
-	work->face.address = flow->destination;
-	work->face.port = flow->transport.destination_port;
-	return true;
+	return bpf_map_lookup_elem(&held_addresses, &key);
 }
 
-/* Leads the packet to a backend of the service; says whether one takes it. */
-static __noinline bool lead_in(struct work *work)
+/* The network behind a port of the node's own address; NO_NETWORK where there is none. */
+static __always_inline __u32 network_of_port(const struct flow *flow)
+{
+	const struct node_port_key at = { .address = flow->destination,
+					  .port = flow->transport.destination_port,
+					  .protocol = flow->transport.protocol };
+	struct node_port *port = bpf_map_lookup_elem(&node_ports, &at);
+
+	return port ? port->network : NO_NETWORK;
+}
+
+/* Whether the service lets its client in. */
+static __noinline bool is_let_in(struct flow *flow)
+{
+	const struct source_key key = {
+		.prefix = 8 * (sizeof(key.service) + sizeof(key.client)),
+		.service = { .network = flow->network,
+			     .address = flow->destination,
+			     .port = flow->transport.destination_port,
+			     .protocol = flow->transport.protocol,
+			     .outside = 1 },
+		.client = flow->source,
+	};
+
+	return bpf_map_lookup_elem(&service_sources, &key);
+}
+
+/* Whether the packet, to an address that is there for flow->network, is for a service, and its client
+ * is let in. A verdict. */
+static __noinline verdict check_held(struct work *work)
 {
 	struct flow *flow = &work->flow;
 
-	flow->destination = no_address(&flow->source);
-	work->to = (struct translation){};
+	if (flow->transport.part == PART_LATER || is_icmp(flow->transport.protocol) ||
+	    !service_of(flow, 1))
+		return DROP_NOT_SERVED;
+	return is_let_in(flow) ? FINE : DROP_SOURCE_REFUSED;
+}
+
+/* Finds the service behind the packet's destination, and its network. A verdict, or THE_NODES. */
+static __noinline int find_entrance(struct work *work)
+{
+	struct flow *flow = &work->flow;
+	struct held *held = held_at(&flow->destination);
+	struct entrance_key key = { .network = held ? held->network : network_of_port(flow) };
+	struct entrance *entrance = bpf_map_lookup_elem(&entrances, &key);
+	int judged = FINE;
+
+	work->is_held = !!held;
+	flow->network = key.network;
+	if (!entrance || (!held && flow->transport.part == PART_LATER))
+		return held ? DROP_NOT_SERVED : THE_NODES;
+	flow->table = entrance->table;
+	if (held)
+		judged = check_held(work);
+	if (judged == FINE && reason_closed(key.network, &flow->source) != FINE)
+		judged = held ? DROP_SOURCE_REFUSED : THE_NODES;
+	work->face.address = flow->destination;
+	work->face.port = flow->transport.destination_port;
+	if (!held)
+		flow->destination = no_address(&flow->source);
+	return judged;
+}
+
+/* Leads the packet to a backend of the service. A verdict, or THE_NODES. */
+static __noinline int lead_in(struct work *work)
+{
+	struct flow *flow = &work->flow;
+
+	work->to = (struct translation){ .is_outside = 1 };
 	if (choose_backend(flow, &work->to) != FINE || !work->to.is_service)
-		return false;
+		return work->is_held ? DROP_NO_BACKEND : THE_NODES;
 	flow->destination = work->to.address;
 	flow->transport.destination_port = work->to.port;
+	work->entered_at = work->to.place;
 	work->to = (struct translation){};
 	copy_flow(&work->out, flow);
 	work->outside = OUTSIDE_SENDER;
 	work->may_enter = 1;
+	return FINE;
+}
+
+/* Whether the service by which datagrams came in still has the backend that they go to. Streams stay
+ * with theirs. Asked once after each change of the network. */
+static __noinline bool still_leads(struct work *work, struct connection *way)
+{
+	struct network *network = network_at(way->table);
+	struct translation to = { .address = way->nat_address,
+				  .port = way->nat_port,
+				  .place = way->backend };
+	struct service *service;
+	__u32 generation;
+
+	if (!(way->flags & CONNECTION_LEADS_ON) || is_stream(&work->flow.transport))
+		return true;
+	if (!network)
+		return false;
+	generation = *(volatile __u32 *)&network->generation;
+	barrier();
+	if (generation == way->generation)
+		return true;
+	copy_flow(&work->reverse, &work->wire);
+	work->reverse.network = way->network;
+	if (!held_at(&work->wire.destination))
+		work->reverse.destination = no_address(&work->wire.source);
+	service = service_of(&work->reverse, 1);
+	if (!service || !still_has(service, &to))
+		return false;
+	way->generation = generation;
 	return true;
 }

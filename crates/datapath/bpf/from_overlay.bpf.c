@@ -15,6 +15,7 @@
 #include "drops.h"
 #include "ipv4.h"
 #include "ipv6.h"
+#include "leave.h"
 #include "maps.h"
 #include "of_service.h"
 #include "rewrite.h"
@@ -34,27 +35,43 @@ static __noinline int refuse(struct __sk_buff *skb, struct peer_key *node, __u32
 	return drop(skb, network, judged);
 }
 
+/* The connection with the outside that the packet is of, if it is alive. */
+static __always_inline struct connection *known_outside(struct work *work, bool from_high)
+{
+	struct connection *known;
+
+	name_connection(&work->key, &work->flow, from_high);
+	known = connection_at(&work->key);
+	return known && !is_reopened(known, &work->flow.transport) &&
+			       !is_over(known, work->flow.transport.protocol, work->now) ?
+		       known :
+		       NULL;
+}
+
 /* Whether the sender, who is no pod, may have come in by the node that sent this: the network has
- * services that the outside reaches, the address can be no pod's, and a connection that is there came
- * in by the same node. */
+ * services that the outside reaches, or a pod called the sender by that node; the address can be no
+ * pod's, and a connection that is there came in, or left, by the same node. */
 static __noinline bool came_in_there(struct work *work)
 {
 	struct entrance_key key = { .network = work->flow.network };
 	struct connection *known;
+	bool from_high;
 
-	if (!bpf_map_lookup_elem(&entrances, &key) ||
-	    reason_closed(work->flow.network, &work->flow.source) != FINE)
+	if (work->flow.transport.part == PART_LATER)
+		find_first(&work->flow, work, 0);
+	from_high = is_higher(&work->flow);
+	known = known_outside(work, from_high);
+	if (known && !same_address(&known->node, &work->node.address))
 		return false;
-	name_connection(&work->key, &work->flow, is_higher(&work->flow));
-	known = connection_at(&work->key);
-	if (known && !same_address(&known->node, &work->node.address) &&
-	    !is_reopened(known, &work->flow.transport) &&
-	    !is_over(known, work->flow.transport.protocol, work->now))
+	work->may_enter = !!bpf_map_lookup_elem(&entrances, &key);
+	if (!work->may_enter && !(known && known->flags & CONNECTION_OUTSIDE &&
+				  !is_by_sender(known, from_high)))
+		return false;
+	if (reason_closed(work->flow.network, &work->flow.source) != FINE)
 		return false;
 	__builtin_memset(&work->source, 0, sizeof(work->source));
 	work->source.node = work->node.address;
 	work->outside = OUTSIDE_SENDER;
-	work->may_enter = 1;
 	return true;
 }
 
@@ -84,6 +101,7 @@ static __noinline verdict find_ends(struct work *work)
 	return read_generation(work) ? find_both(work) : DROP_CONNECTIONS_EXHAUSTED;
 }
 
+/* What becomes of the packet, or GO_ON to the outside. */
 __noinline int slow_from_overlay(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
@@ -96,7 +114,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
 		int action = answer_outside(skb);
 
-		if (action != GO_ON && action != GO_TO_NODE)
+		if (action != GO_TO_NODE)
 			return action;
 	}
 	if (judged == FINE)
@@ -149,6 +167,7 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
+	int action;
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
@@ -156,12 +175,12 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
 	if (known && known->flags & OF_SERVICE) {
-		int action = service_from_overlay(skb);
-
+		action = service_from_overlay(skb);
 		if (action != GO_ON)
 			return action;
 	}
-	return slow_from_overlay(skb);
+	action = slow_from_overlay(skb);
+	return action == GO_ON ? leave_for_another(skb) : action;
 }
 
 /* A packet of a connection that is decided: all that most packets ever need. The place is taken from

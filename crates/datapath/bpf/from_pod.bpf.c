@@ -176,9 +176,9 @@ static __always_inline int beyond_network(struct __sk_buff *skb, int action)
 {
 	if (action == GO_ON)
 		action = answer_outside(skb);
-	if (action == GO_TO_NODE)
-		return send_to_node(skb);
-	return action == GO_ON ? leave_network(skb) : action;
+	if (action == GO_ON)
+		action = leave_network(skb);
+	return action == GO_TO_NODE ? send_to_node(skb) : action;
 }
 
 /* `known` is the connection of the packet, if it was looked up. */

@@ -3,7 +3,8 @@
  * from outside comes here first.
  *
  * The rule: what belongs to a connection of a pod reaches that pod and nobody else, and never the
- * node's own stack. Everything else is the node's, and passes as it came. */
+ * node's own stack. Nor does what comes to an address that the node answers for on behalf of a
+ * network, but pings and neighbour discovery. Everything else is the node's, and passes as it came. */
 #include "constants.h"
 #include "decide.h"
 #include "deliver.h"
@@ -13,6 +14,7 @@
 #include "ipv6.h"
 #include "maps.h"
 #include "quote_outside.h"
+#include "refuse_outside.h"
 #include "send_outside.h"
 
 /* The packet becomes one to the pod that the way in leads to. */
@@ -133,12 +135,27 @@ static __noinline int hand_in(struct __sk_buff *skb, struct work *work)
 }
 
 /* Whether the way in leads the packet on: not where a first word comes after the end, nor to a pod
- * that is gone. */
-static __always_inline bool leads_on(const struct connection *way, const struct work *work)
+ * that is gone, nor datagrams to one that their service has no more. */
+static __always_inline bool leads_on(struct connection *way, struct work *work)
 {
 	const struct endpoint_key pod = { .network = way->network, .address = way->nat_address };
 
-	return !is_reopened(way, &work->flow.transport) && bpf_map_lookup_elem(&endpoints, &pod);
+	return !is_reopened(way, &work->flow.transport) && bpf_map_lookup_elem(&endpoints, &pod) &&
+	       still_leads(work, way);
+}
+
+/* A ping that is whole; the node answers it. */
+static __always_inline bool is_ping(const struct transport *t)
+{
+	return is_icmp(t->protocol) && t->part == PART_WHOLE && is_opening(t);
+}
+
+/* What no network takes is the node's, unless it came to an address that is there for one. */
+static __noinline int leave_to_node(struct __sk_buff *skb, struct flow *flow)
+{
+	struct held *held = held_at(&flow->destination);
+
+	return held ? drop(skb, held->network, DROP_NOT_SERVED) : NOT_OURS;
 }
 
 /* An error from outside, about a packet that went out by the way. */
@@ -148,11 +165,19 @@ static __noinline int take_in_error(struct __sk_buff *skb, struct work *work)
 	verdict judged = DROP_UNRELATED_ICMP;
 
 	if (!way)
-		return NOT_OURS;
+		return leave_to_node(skb, &work->wire);
 	follow_way_in(work, way);
 	if (read_generation(work) && is_about_connection(work, way))
 		judged = enter_error(skb, work);
 	return judged == FINE ? hand_in(skb, work) : drop(skb, work->flow.network, judged);
+}
+
+/* Leads a packet that nobody called to a service. A verdict, or THE_NODES. */
+static __noinline int knock(struct work *work)
+{
+	int judged = find_entrance(work);
+
+	return judged == FINE ? lead_in(work) : judged;
 }
 
 /* What becomes of a packet from outside, whose flow is in the work at hand. */
@@ -160,55 +185,79 @@ __noinline int take_in(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
 	struct connection *way;
-	verdict judged;
+	int judged = FINE;
+	__u32 network;
 
 	if (!work)
-		return NOT_OURS;
+		return TC_ACT_SHOT;
 	if (is_icmp(work->flow.transport.protocol) && is_error(&work->flow.transport))
 		return take_in_error(skb, work);
 	way = find_way_in(skb, work);
 	if (way && leads_on(way, work))
 		follow_way_in(work, way);
-	else if (!find_entrance(work) || !lead_in(work))
+	else if (is_ping(&work->flow.transport))
 		return NOT_OURS;
-	judged = enter(skb, work);
-	return judged == FINE ? hand_in(skb, work) : drop(skb, work->out.network, judged);
+	else
+		judged = knock(work);
+	if (judged == THE_NODES)
+		return NOT_OURS;
+	network = work->flow.network;
+	if (judged == DROP_NO_BACKEND)
+		return refuse_stranger(skb, &work->wire, network);
+	if (judged == FINE)
+		judged = enter(skb, work);
+	return judged == FINE ? hand_in(skb, work) : drop(skb, network, judged);
 }
 
-/* Reads a packet of IPv4 into `flow`; says whether it may be anybody's but the node's. */
-static __always_inline bool ipv4_from_uplink(struct __sk_buff *skb, struct flow *flow)
+/* Reads a packet of IPv4 into `flow`. A verdict. */
+static __always_inline verdict ipv4_from_uplink(struct __sk_buff *skb, struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV4_FRAME);
 	struct iphdr *ip;
+	verdict judged;
 
 	if (!eth)
-		return false;
+		return DROP_MALFORMED;
 	ip = ipv4_header(eth);
 	flow->source = ipv4_mapped(ip->saddr);
 	flow->destination = ipv4_mapped(ip->daddr);
-	return check_ipv4(skb, ip) == FINE && read_ipv4(skb, ip, &flow->transport) == FINE;
+	judged = check_ipv4(skb, ip);
+	return judged == FINE ? read_ipv4(skb, ip, &flow->transport) : judged;
 }
 
 /* The same for IPv6. */
-static __always_inline bool ipv6_from_uplink(struct __sk_buff *skb, struct flow *flow)
+static __always_inline verdict ipv6_from_uplink(struct __sk_buff *skb, struct flow *flow)
 {
 	struct ethhdr *eth = frame_start(skb, IPV6_FRAME);
 	struct ipv6hdr *ip;
+	verdict judged;
 
 	if (!eth)
-		return false;
+		return DROP_MALFORMED;
 	ip = ipv6_header(eth);
 	flow->source = ipv6_address(&ip->saddr);
 	flow->destination = ipv6_address(&ip->daddr);
-	return check_ipv6(skb, ip, &flow->source, &flow->destination) == FINE &&
-	       read_ipv6(skb, ip, &flow->transport) == FINE;
+	judged = check_ipv6(skb, ip, &flow->source, &flow->destination);
+	return judged == FINE ? read_ipv6(skb, ip, &flow->transport) : judged;
+}
+
+static __always_inline bool is_underlay(const struct address *ip)
+{
+	const struct address own = { .words = { UNDERLAY_IPV6[0], UNDERLAY_IPV6[1],
+						UNDERLAY_IPV6[2], UNDERLAY_IPV6[3] } };
+
+	if (UNDERLAY_IPV4)
+		return is_mapped(ip) && ipv4_of(ip) == bpf_htonl(UNDERLAY_IPV4);
+	return same_address(ip, &own);
 }
 
 /* What the nodes say to each other, which is most of what comes here. */
-static __always_inline bool is_tunnel(const struct transport *t)
+static __always_inline bool is_tunnel(const struct flow *flow)
 {
+	const struct transport *t = &flow->transport;
+
 	return t->protocol == UDP_PROTOCOL && t->part == PART_WHOLE &&
-	       t->destination_port == bpf_htons(OVERLAY_PORT);
+	       t->destination_port == bpf_htons(OVERLAY_PORT) && is_underlay(&flow->destination);
 }
 
 SEC("classifier")
@@ -217,16 +266,20 @@ int from_uplink(struct __sk_buff *skb)
 	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
 	struct work *work = work_at_hand();
 	struct flow flow = {};
-	bool is_read = false;
+	verdict judged;
 
-	if (!eth || !work || skb->vlan_present)
+	if (!eth || !work || skb->pkt_type == PACKET_OTHERHOST)
 		return NOT_OURS;
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
-		is_read = ipv4_from_uplink(skb, &flow);
+		judged = ipv4_from_uplink(skb, &flow);
 	else if (eth->h_proto == bpf_htons(ETH_P_IPV6))
-		is_read = ipv6_from_uplink(skb, &flow);
-	if (!is_read || is_tunnel(&flow.transport))
+		judged = ipv6_from_uplink(skb, &flow);
+	else
 		return NOT_OURS;
+	if (judged == DROP_UNWANTED_ND || (judged == FINE && is_tunnel(&flow)))
+		return NOT_OURS;
+	if (judged != FINE || skb->vlan_present)
+		return leave_to_node(skb, &flow);
 	begin_work(work, &flow);
 	return take_in(skb);
 }

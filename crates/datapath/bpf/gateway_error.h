@@ -30,23 +30,21 @@ static __always_inline bool cut_to_quote(struct __sk_buff *skb, void *quote, __u
 	       !bpf_skb_load_bytes(skb, ETH_HLEN, quote, size);
 }
 
-/* Makes room for `more` bytes of headers, and sends the packet back as `size` bytes. */
-static __always_inline int send_to_pod(struct __sk_buff *skb, const struct interface *own,
-				       __be16 protocol, const void *packet, __u32 size, __u32 more)
+/* Makes room for `more` bytes of headers, and sends the packet back as `size` bytes behind `eth`. */
+static __always_inline int send_back(struct __sk_buff *skb, const struct ethhdr *eth,
+				     const void *packet, __u32 size, __u32 more)
 {
-	struct ethhdr eth;
-
-	address_to_pod(&eth, own, protocol);
 	if (bpf_skb_adjust_room(skb, more, BPF_ADJ_ROOM_MAC, 0) ||
-	    bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) ||
+	    bpf_skb_store_bytes(skb, 0, eth, sizeof(*eth), 0) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN, packet, size, 0))
 		return TC_ACT_SHOT;
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* `said` has no checksum yet; `quote` is how much of the packet goes back, a constant. */
-static __always_inline int tell_pod_ipv4(struct __sk_buff *skb, const struct interface *own,
-					 struct icmp_header said, const __u32 quote)
+/* Tells the sender, from an address, in the frame `eth`. `said` has no checksum yet; `quote` is how
+ * much of the packet goes back, a constant. */
+static __always_inline int tell_ipv4(struct __sk_buff *skb, const struct ethhdr *eth, __be32 from,
+				     struct icmp_header said, const __u32 quote)
 {
 	const __u32 message = sizeof(said) + quote;
 	struct error_ipv4 error = {
@@ -56,7 +54,7 @@ static __always_inline int tell_pod_ipv4(struct __sk_buff *skb, const struct int
 			.tot_len = bpf_htons(sizeof(error.ip) + message),
 			.ttl = GATEWAY_HOPS,
 			.protocol = ICMP_PROTOCOL,
-			.saddr = gateway_ipv4(),
+			.saddr = from,
 		},
 		.icmp = said,
 	};
@@ -66,16 +64,16 @@ static __always_inline int tell_pod_ipv4(struct __sk_buff *skb, const struct int
 	error.ip.daddr = ((struct iphdr *)error.quote)->saddr;
 	error.ip.check = fold(add_up(&error.ip, sizeof(error.ip), 0));
 	error.icmp.checksum = fold(add_up(&error.icmp, message, 0));
-	return send_to_pod(skb, own, bpf_htons(ETH_P_IP), &error, sizeof(error.ip) + message,
-			   sizeof(error.ip) + sizeof(said));
+	return send_back(skb, eth, &error, sizeof(error.ip) + message,
+			 sizeof(error.ip) + sizeof(said));
 }
 
 /* The same for IPv6. */
-static __always_inline int tell_pod_ipv6(struct __sk_buff *skb, const struct interface *own,
-					 struct icmp_header said, const __u32 quote)
+static __always_inline int tell_ipv6(struct __sk_buff *skb, const struct ethhdr *eth,
+				     const struct address *from, struct icmp_header said,
+				     const __u32 quote)
 {
 	const __u32 message = sizeof(said) + quote;
-	const struct address gateway = gateway_ipv6();
 	__u32 sum = bpf_htons(message) + bpf_htons(IPV6_ICMP);
 	struct error_ipv6 error = {
 		.ip = {
@@ -89,11 +87,31 @@ static __always_inline int tell_pod_ipv6(struct __sk_buff *skb, const struct int
 
 	if (!cut_to_quote(skb, error.quote, quote))
 		return TC_ACT_SHOT;
-	__builtin_memcpy(&error.ip.saddr, &gateway, sizeof(error.ip.saddr));
+	__builtin_memcpy(&error.ip.saddr, from, sizeof(error.ip.saddr));
 	error.ip.daddr = ((struct ipv6hdr *)error.quote)->saddr;
 	/* Beside the message, the checksum covers both addresses, which lie side by side. */
 	sum = add_up(&error.ip.saddr, 2 * sizeof(error.ip.saddr), sum);
 	error.icmp.checksum = fold(add_up(&error.icmp, message, sum));
-	return send_to_pod(skb, own, bpf_htons(ETH_P_IPV6), &error, sizeof(error.ip) + message,
-			   sizeof(error.ip) + sizeof(said));
+	return send_back(skb, eth, &error, sizeof(error.ip) + message,
+			 sizeof(error.ip) + sizeof(said));
+}
+
+/* Tells the pod behind `own`, from its gateway. */
+static __always_inline int tell_pod_ipv4(struct __sk_buff *skb, const struct interface *own,
+					 struct icmp_header said, const __u32 quote)
+{
+	struct ethhdr eth;
+
+	address_to_pod(&eth, own, bpf_htons(ETH_P_IP));
+	return tell_ipv4(skb, &eth, gateway_ipv4(), said, quote);
+}
+
+static __always_inline int tell_pod_ipv6(struct __sk_buff *skb, const struct interface *own,
+					 struct icmp_header said, const __u32 quote)
+{
+	const struct address gateway = gateway_ipv6();
+	struct ethhdr eth;
+
+	address_to_pod(&eth, own, bpf_htons(ETH_P_IPV6));
+	return tell_ipv6(skb, &eth, &gateway, said, quote);
 }

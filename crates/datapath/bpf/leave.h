@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The way out: what a pod sends to nobody of its network leaves by the node's uplink, where the
- * network has egress. The node's own stack has no part in it.
+ * network has egress, or goes to the node that answers for the network's address, and leaves there.
+ * The node's own stack has no part in it.
  *
  * The rules: nothing leaves for an address that is closed, and of policy the pod's egress is asked
- * about the address outside. A face is taken from the ports that are the network's alone; where all
- * that are tried are taken, the packet is dropped under a name. */
+ * about the address outside, on the pod's own node. A face is taken from the ports that are the
+ * network's alone; where all that are tried are taken, the packet is dropped under a name. Pods of
+ * other nodes leave here only where the network's address is here, and never go on to a third node. */
 #pragma once
 
 #include "constants.h"
@@ -15,26 +17,55 @@
 /* How many ports are tried for one that is free towards the same end. */
 #define PORT_TRIES 64
 
-/* Gives work->out the address of the network's face, if the packet may leave at all. */
-static __noinline verdict find_exit(struct work *work)
+static __always_inline struct egress *egress_of(__u32 network)
 {
-	struct egress_key key = { .network = work->flow.network };
-	struct egress *egress = bpf_map_lookup_elem(&egresses, &key);
-	verdict closed;
+	const struct egress_key key = { .network = network };
+
+	return bpf_map_lookup_elem(&egresses, &key);
+}
+
+/* Whether a pod of this node leaves by another one, which is filled in. */
+static __noinline bool find_exit_there(struct work *work)
+{
+	struct egress_node_key key = { .network = work->flow.network,
+				       .ipv6 = !is_mapped(&work->flow.destination) };
+	struct egress_node *there;
+
+	if (!work->source.place.ifindex)
+		return false;
+	there = bpf_map_lookup_elem(&egress_nodes, &key);
+	if (!there)
+		return false;
+	work->destination.node = there->node;
+	work->destination.place.ifindex = 0;
+	work->face = (struct face){};
+	return true;
+}
+
+/* Gives work->out the address of the network's face; says whether there is one here. */
+static __noinline bool find_exit_here(struct work *work)
+{
+	struct egress *egress = egress_of(work->flow.network);
 
 	if (!egress)
-		return DROP_NO_ENDPOINT;
-	closed = reason_closed(work->flow.network, &work->flow.destination);
-	if (closed == FINE)
-		closed = reason_closed(NO_NETWORK, &work->flow.destination);
-	if (closed != FINE)
-		return closed;
+		return false;
 	copy_flow(&work->sender, &work->flow);
 	copy_flow(&work->out, &work->flow);
 	work->out.source = is_mapped(&work->flow.destination) ? egress->ipv4 : egress->ipv6;
 	work->first_port = egress->first_port;
 	work->ports = egress->ports;
-	return is_none(&work->out.source) || !work->ports ? DROP_NO_ENDPOINT : FINE;
+	return !is_none(&work->out.source) && work->ports;
+}
+
+/* Where the packet leaves, if it may at all. */
+static __noinline verdict find_exit(struct work *work)
+{
+	verdict closed;
+
+	if (!find_exit_here(work) && !find_exit_there(work))
+		return DROP_NO_ENDPOINT;
+	closed = reason_closed(work->flow.network, &work->flow.destination);
+	return closed == FINE ? reason_closed(NO_NETWORK, &work->flow.destination) : closed;
 }
 
 struct port_search {
@@ -70,12 +101,18 @@ static __noinline verdict take_port(void)
 	return search.found ? FINE : DROP_NAT_PORTS_SPENT;
 }
 
-/* The face that the connection has, if it is the network's still, or a new one. */
+/* The face that the connection has, if it is the network's still, or a new one. What leaves by another
+ * node has its face there. */
 static __noinline verdict take_face(struct work *work)
 {
 	struct connection *known = work->outcome == OUTCOME_OPEN ? NULL : connection_at(&work->key);
 	verdict judged = FINE;
 
+	if (!work->destination.place.ifindex) {
+		if (known)
+			known->nat_address = work->face.address;
+		return FINE;
+	}
 	if (known && same_address(&known->nat_address, &work->out.source)) {
 		work->out.transport.source_port = known->nat_port;
 		return FINE;
@@ -122,7 +159,8 @@ static __always_inline verdict judge_leaving(struct __sk_buff *skb, struct work 
 	return conclude(skb, judged);
 }
 
-/* What becomes of a packet to nobody of its network. Its sender stands in work->source. */
+/* What becomes of a packet to nobody of its network, or GO_TO_NODE. Its sender stands in
+ * work->source. */
 __noinline int leave_network(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
@@ -137,5 +175,35 @@ __noinline int leave_network(struct __sk_buff *skb)
 	if (judged != FINE)
 		return drop(skb, work->flow.network, judged);
 	count_sent(skb, work->source.place.slot);
+	return work->destination.place.ifindex ? send_outside(skb, work) : GO_TO_NODE;
+}
+
+/* Whether pods of other nodes leave by this one. Then the place of their network is filled in. */
+static __noinline bool leaves_here(struct work *work)
+{
+	struct egress *egress = egress_of(work->flow.network);
+
+	if (!egress || !egress->for_all ||
+	    endpoint_of(work->flow.network, &work->flow.destination))
+		return false;
+	work->flow.table = egress->table;
+	return read_generation(work);
+}
+
+/* What becomes of a packet of another node's pod, which stands in work->source, to nobody of its
+ * network. */
+__noinline int leave_for_another(struct __sk_buff *skb)
+{
+	struct work *work = work_at_hand();
+	verdict judged;
+
+	if (!work)
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
+	work->outside = OUTSIDE_RECEIVER;
+	__builtin_memset(&work->destination, 0, sizeof(work->destination));
+	work->destination.place.ifindex = UPLINK_IFINDEX;
+	judged = leaves_here(work) ? judge_leaving(skb, work) : DROP_NO_ENDPOINT;
+	if (judged != FINE)
+		return drop(skb, work->flow.network, judged);
 	return send_outside(skb, work);
 }

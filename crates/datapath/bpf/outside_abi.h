@@ -3,6 +3,7 @@
 #pragma once
 
 #include "abi.h"
+#include "service_abi.h"
 
 struct egress_key {
 	__u32 network;
@@ -15,7 +16,39 @@ struct egress {
 	struct address ipv6;
 	__u16 first_port;
 	__u16 ports; /* how many, from the first on */
-	__u8 reserved[4];
+	__u16 table; /* of the network in `networks`, where it is for all */
+	__u8 for_all; /* whether pods of other nodes leave by it, too */
+	__u8 reserved;
+};
+
+struct egress_node_key {
+	__u32 network;
+	__u32 ipv6;
+};
+
+/* Another node that the pods of a network leave by. */
+struct egress_node {
+	struct address node;
+};
+
+/* An address of the outside that this node answers for. */
+struct held_key {
+	struct address address;
+};
+
+struct held {
+	__u32 network; /* that it is for */
+};
+
+/* Clients that a service at such an address lets in. */
+struct source_key {
+	__u32 prefix; /* how many bits of the rest count */
+	struct service_key service;
+	struct address client;
+};
+
+struct source {
+	__u32 reserved;
 };
 
 /* An address and port of this node that leads to a service. */

@@ -17,6 +17,35 @@ struct {
 	__type(value, struct egress);
 } egresses SEC(".maps");
 
+/* Those that leave by another node. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * MAX_INTERFACES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct egress_node_key);
+	__type(value, struct egress_node);
+} egress_nodes SEC(".maps");
+
+/* The addresses of the outside that this node answers for. What comes there is no node's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct held_key);
+	__type(value, struct held);
+} held_addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct source_key);
+	__type(value, struct source);
+} service_sources SEC(".maps");
+
 /* What leads from outside to a service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -75,8 +75,8 @@ static __always_inline verdict judge_answer(struct __sk_buff *skb, struct work *
 	return conclude(skb, judged);
 }
 
-/* What an answer comes to whose client is outside of another node: send_to_node is for the program
- * itself to call, since its tunnel key does not fit on a longer path's stack. */
+/* What comes to a packet that leaves by another node: send_to_node is for the program itself to call,
+ * since its tunnel key does not fit on a longer path's stack. */
 #define GO_TO_NODE -2
 
 /* What becomes of an answer to the outside, whose sender stands in work->source; GO_ON where it is

@@ -23,6 +23,8 @@ struct translation {
 	__u16 place;	 /* of the backend among those of its service */
 	__u8 is_service; /* whether the rest means anything */
 	__u8 is_kept;	 /* before the call: the backend of a connection that goes on is given */
+	__u8 is_outside; /* before the call: the client is in no network */
+	__u8 reserved;
 };
 
 /* Room for what the stack is too small for, on each CPU; as in work.h. */
@@ -135,8 +137,8 @@ static __always_inline bool is_taken(struct flow *flow, const struct translation
 	if (!known || known->state == STATE_CLOSED ||
 	    is_over(known, flow->transport.protocol, room->now))
 		return false;
-	return !(known->flags & CONNECTION_TRANSLATED) || known->nat_port != port ||
-	       !same_address(&known->nat_address, &room->vip);
+	return !(known->flags & (CONNECTION_TRANSLATED | CONNECTION_OUTSIDE)) ||
+	       known->nat_port != port || !same_address(&known->nat_address, &room->vip);
 }
 
 /* A backend for a client that has none, by its slot or one further on. Unrolled: kernels before 6.4
@@ -183,13 +185,14 @@ static __always_inline bool lead_together(const struct service *service, struct 
 	return true;
 }
 
-static __always_inline struct service *service_of(const struct flow *flow)
+static __always_inline struct service *service_of(const struct flow *flow, __u8 is_outside)
 {
 	const struct service_key key = {
 		.network = flow->network,
 		.address = flow->destination,
 		.port = flow->transport.destination_port,
 		.protocol = flow->transport.protocol,
+		.outside = is_outside,
 	};
 
 	return bpf_map_lookup_elem(&services, &key);
@@ -219,7 +222,7 @@ __noinline int choose_backend(struct flow *flow, struct translation *to)
 	to->is_service = 0;
 	if (to->is_kept && is_stream(&flow->transport) && !is_opening(&flow->transport))
 		return keep_stream(flow, to);
-	service = service_of(flow);
+	service = service_of(flow, to->is_outside);
 	if (!service)
 		return FINE;
 	to->is_service = 1;

@@ -12,7 +12,7 @@ struct service_key {
 	struct address address;
 	__be16 port;
 	__u8 protocol;
-	__u8 reserved;
+	__u8 outside; /* whether its clients are in no network */
 };
 
 struct service {

@@ -37,5 +37,10 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 	fresh->state = state;
 	fresh->nat_address = work->sender.source;
 	fresh->nat_port = work->sender.transport.source_port;
+	if (work->may_enter) {
+		fresh->flags = CONNECTION_LEADS_ON;
+		fresh->backend = work->entered_at;
+		fresh->generation = work->generation;
+	}
 	return put_in(work);
 }

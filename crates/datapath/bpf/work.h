@@ -55,6 +55,8 @@ struct work {
 	__u32 led_at; /* the generation of what led a client's packet on */
 	__u32 outside;	  /* enum outside */
 	__u32 may_enter;  /* a sender outside may open a connection */
+	__u16 entered_at; /* the place of the backend that it was led to */
+	__u16 is_held;	  /* it came to an address that is there for a network */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;

@@ -1,19 +1,21 @@
 //! One step of a plan, done. Each is repeatable: done twice, it is done.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{
     Egress, Endpoint, Guard, HostInterface, Place, PodInterface, Service, ServiceDoor, ServiceKey,
-    Step,
+    Side, Step,
 };
 use atoll_types::{NetAddr, NetworkId};
 
 use crate::error::DatapathError;
 use crate::netlink::Link;
+use crate::outside::Way;
 use crate::pins::unpin;
 use crate::seat::Seat;
-use crate::{Datapath, clock, encode, interface, observe};
+use crate::{Datapath, clock, encode, held, interface, observe};
 
 /// Does the step, and then has decided anew what was decided before it.
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
@@ -39,7 +41,9 @@ fn touched(step: &Step) -> Touched {
         Step::GuardInterface(_, guard) => Touched::Network(guard.network),
         Step::PutEndpoint(addr, _) | Step::RemoveEndpoint(addr) => Touched::Network(addr.network),
         Step::PutService(key, _) | Step::RemoveService(key) => Touched::Network(key.network),
-        Step::PutEgress(network, _) | Step::RemoveEgress(network) => Touched::Network(*network),
+        Step::PutEgress(network, _) | Step::RemoveEgress(network) | Step::Hold(_, network) => {
+            Touched::Network(*network)
+        }
         Step::CloseOutside(closed) | Step::OpenOutside(closed) => {
             closed.to.map_or(Touched::All, Touched::Network)
         }
@@ -53,7 +57,8 @@ fn touched(step: &Step) -> Touched {
         | Step::PutDoors(..)
         | Step::RemoveDoors(_)
         | Step::PutServiceDoor(..)
-        | Step::RemoveServiceDoor(_) => Touched::Nothing,
+        | Step::RemoveServiceDoor(_)
+        | Step::Release(_) => Touched::Nothing,
     }
 }
 
@@ -90,14 +95,14 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveServiceDoor(door) => remove_service_door(datapath, door),
         Step::CloseOutside(closed) => datapath.maps.outside.close(closed),
         Step::OpenOutside(closed) => datapath.maps.outside.reopen(closed),
-        Step::PutEgress(network, Egress::Node) => {
-            datapath.maps.outside.put_egress(*network, &datapath.uplink)?;
-            datapath.mind_uplink().await
-        }
+        Step::PutEgress(network, egress) => put_egress(datapath, *network, *egress).await,
         Step::RemoveEgress(network) => {
             datapath.maps.outside.remove_egress(*network, &datapath.uplink)?;
+            datapath.maps.learn_networks()?;
             datapath.mind_uplink().await
         }
+        Step::Hold(ip, network) => hold(datapath, *ip, *network).await,
+        Step::Release(ip) => release(datapath, *ip).await,
         Step::RemoveEndpoint(addr) => datapath.maps.endpoints.remove((*addr).into()),
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
@@ -127,7 +132,6 @@ async fn guard_interface(
         None => (datapath.maps.new_seat(guard.network.get())?, clock::now()?),
     };
     datapath.maps.interfaces.put(key, encode::interface(name, guard, seat, since)?)?;
-    datapath.maps.node_ports.reseat(guard.network.get(), seat.table)?;
     datapath.from_pod.put_on(&datapath.netlink, &link).await
 }
 
@@ -190,27 +194,70 @@ fn remove_service_door(datapath: &mut Datapath, door: &ServiceDoor) -> Result<()
     Ok(())
 }
 
-/// A service at the unspecified address is one that node ports lead to.
+/// What the outside reaches has its network's place before anything leads there.
 async fn put_service(
     datapath: &mut Datapath,
     key: &ServiceKey,
     service: &Service,
 ) -> Result<(), DatapathError> {
     datapath.maps.services.put(*key, service)?;
-    if !key.ip.is_unspecified() {
+    if key.side == Side::Inside {
         return Ok(());
     }
-    let place = datapath.maps.networks.place(key.network.get());
-    datapath.maps.node_ports.put(key, &datapath.uplink, place)?;
+    let place = datapath.maps.guest_place(key.network.get())?;
+    datapath.maps.node_ports.let_in(key.network.get(), place)?;
+    if key.is_node_port() {
+        datapath.maps.node_ports.put(key, &datapath.uplink)?;
+    }
     datapath.mind_uplink().await
 }
 
 async fn remove_service(datapath: &mut Datapath, key: &ServiceKey) -> Result<(), DatapathError> {
-    if key.ip.is_unspecified() {
+    if key.is_node_port() {
         datapath.maps.node_ports.remove(key)?;
-        datapath.mind_uplink().await?;
     }
-    datapath.maps.services.remove(*key)
+    datapath.maps.services.remove(*key)?;
+    if key.side == Side::Inside {
+        return Ok(());
+    }
+    if !datapath.maps.services.reaches(key.network) {
+        datapath.maps.node_ports.shut_out(key.network.get())?;
+        datapath.maps.learn_networks()?;
+    }
+    datapath.mind_uplink().await
+}
+
+/// Where pods of other nodes leave here, their network has a place here.
+async fn put_egress(
+    datapath: &mut Datapath,
+    network: NetworkId,
+    egress: Egress,
+) -> Result<(), DatapathError> {
+    let place = match egress {
+        Egress::Addresses(exits) if exits.is_here() => datapath.maps.guest_place(network.get())?,
+        Egress::Addresses(_) | Egress::Node => 0,
+    };
+    datapath.maps.outside.put_egress(network, Way { egress, place }, &datapath.uplink)?;
+    datapath.maps.learn_networks()?;
+    datapath.mind_uplink().await
+}
+
+/// What comes to the address is nobody else's before the address is there.
+async fn hold(
+    datapath: &mut Datapath,
+    ip: IpAddr,
+    network: NetworkId,
+) -> Result<(), DatapathError> {
+    datapath.maps.held.put(ip, network)?;
+    datapath.mind_uplink().await?;
+    held::take(&datapath.netlink, &datapath.uplink.link, ip).await
+}
+
+/// The address goes first, for the same reason.
+async fn release(datapath: &mut Datapath, ip: IpAddr) -> Result<(), DatapathError> {
+    held::give_up(&datapath.netlink, ip).await?;
+    datapath.maps.held.remove(ip)?;
+    datapath.mind_uplink().await
 }
 
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {
@@ -235,10 +282,9 @@ async fn remove_interfaces(
         encode::interface_name(entry).is_some_and(|name| names.contains(&name))
     };
     let entries = datapath.maps.interfaces.entries()?;
-    let (gone, left): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, it)| is_gone(it));
-    for (key, entry) in gone {
+    for (key, entry) in entries.into_iter().filter(|(_, it)| is_gone(it)) {
         datapath.maps.interfaces.remove(key)?;
         datapath.maps.networks.raise(entry.network)?;
     }
-    datapath.maps.networks.learn(&left.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>())
+    datapath.maps.learn_networks()
 }

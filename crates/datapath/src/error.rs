@@ -102,9 +102,6 @@ pub enum DatapathError {
         /// Why it failed.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Addresses of the outside are not as they should be.
-    #[error("not every address of the outside is where it should be: {}", .0.list())]
-    NotHeld(Remains),
     /// Removal went on to the end and met these.
     #[error("{0}")]
     Remains(Remains),

@@ -1,12 +1,17 @@
 //! Addresses of the outside that this node answers for: each is an address of the uplink, alone,
-//! and the neighbours are told when it comes.
+//! with an entry that says which network it is for.
 //!
 //! The rules: an address is ours by its protocol's number alone, so that those of others are never
-//! touched and ours are found again after any restart. The node itself never speaks from one.
+//! touched and ours are found again after any restart. The node itself never speaks from one. The
+//! entry is there for as long as the address is, and longer: with it, nothing that comes to the
+//! address reaches the node's own programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 
+use atoll_abi::{Held as Entry, HeldKey};
+use atoll_types::NetworkId;
 use futures::TryStreamExt;
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope, CacheInfo,
@@ -14,57 +19,98 @@ use netlink_packet_route::address::{
 use nix::errno::Errno;
 
 use crate::announce;
-use crate::error::{Attempt, DatapathError, Remains};
+use crate::error::{Attempt, DatapathError};
+use crate::maps::{Table, check_shape};
 use crate::netlink::{Link, Netlink, is};
 
 /// The number by which the kernel knows who gave a link an address; none that programs in use have.
 const OURS: AddressProtocol = AddressProtocol::Other(174);
 
-/// Makes our addresses exactly these, on the link that has `underlay`, and says which of them are
-/// new. It goes on after a failure and reports all.
-pub(crate) async fn set(
-    netlink: &Netlink,
-    underlay: IpAddr,
-    wanted: &BTreeSet<IpAddr>,
-) -> Result<BTreeSet<IpAddr>, DatapathError> {
-    let uplink = uplink(netlink, underlay).await?;
-    let mut errors = vec![];
-    let (mut there, mut taken) = (BTreeSet::new(), BTreeSet::new());
-    for message in list(netlink).await? {
-        let kept = address(&message).filter(|ip| wanted.contains(ip));
-        match kept.filter(|_| message.header.index == uplink.index) {
-            Some(ip) => drop(there.insert(ip)),
-            None => errors.extend(remove(netlink, message).await.err()),
-        }
+/// Refuses pinned maps whose entries have other sizes than ours.
+pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
+    check_shape::<HeldKey, Entry>(&dir.join("held_addresses"))
+}
+
+/// Whose each address of the outside is.
+pub(crate) struct Held {
+    entries: Table<HeldKey, Entry>,
+}
+
+impl Held {
+    pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
+        Ok(Held { entries: Table::open(dir, "held_addresses")? })
     }
-    for ip in wanted.difference(&there) {
-        match add(netlink, &uplink, *ip).await {
-            Ok(()) => drop(taken.insert(*ip)),
-            Err(error) => errors.push(error),
-        }
+
+    /// Whether this node answers for any.
+    pub(crate) fn is_needed(&self) -> Result<bool, DatapathError> {
+        Ok(!self.entries.keys()?.is_empty())
     }
-    match errors.is_empty() {
-        true => Ok(taken),
-        false => Err(DatapathError::NotHeld(Remains(errors))),
+
+    /// Says whose an address is, before it is there.
+    pub(crate) fn put(&mut self, ip: IpAddr, network: NetworkId) -> Result<(), DatapathError> {
+        self.entries.put(key(ip), Entry { network: network.get() })
+    }
+
+    /// Forgets it, after it is gone.
+    pub(crate) fn remove(&mut self, ip: IpAddr) -> Result<(), DatapathError> {
+        self.entries.remove(key(ip))
+    }
+
+    /// The addresses that have an entry or that any link has from us; with the network, those that
+    /// have an entry and are on the uplink.
+    pub(crate) async fn seen(
+        &self,
+        netlink: &Netlink,
+        uplink: &Link,
+    ) -> Result<BTreeMap<IpAddr, Option<NetworkId>>, DatapathError> {
+        let ours = list(netlink).await?;
+        let there = on(&ours, uplink);
+        let mut seen: BTreeMap<_, _> =
+            ours.iter().filter_map(address).map(|ip| (ip, None)).collect();
+        for (key, entry) in self.entries.entries()? {
+            let ip = IpAddr::from(key.address);
+            let network = NetworkId::try_from(entry.network).ok();
+            seen.insert(ip, network.filter(|_| there.contains(&ip)));
+        }
+        Ok(seen)
     }
 }
 
-/// Tells the neighbours of the link that has `underlay` that these addresses are here.
-pub(crate) async fn announce(
+fn key(ip: IpAddr) -> HeldKey {
+    HeldKey { address: ip.into() }
+}
+
+/// Gives the uplink the address, unless it has it from us.
+pub(crate) async fn take(
     netlink: &Netlink,
-    underlay: IpAddr,
-    addresses: &BTreeSet<IpAddr>,
+    uplink: &Link,
+    ip: IpAddr,
 ) -> Result<(), DatapathError> {
-    let uplink = uplink(netlink, underlay).await?;
+    match on(&list(netlink).await?, uplink).contains(&ip) {
+        true => Ok(()),
+        false => add(netlink, uplink, ip).await,
+    }
+}
+
+/// Takes the address from every link that has it from us.
+pub(crate) async fn give_up(netlink: &Netlink, ip: IpAddr) -> Result<(), DatapathError> {
+    for message in list(netlink).await?.into_iter().filter(|it| address(it) == Some(ip)) {
+        remove(netlink, message).await?;
+    }
+    Ok(())
+}
+
+/// Those among our addresses that a link has.
+fn on(ours: &[AddressMessage], link: &Link) -> BTreeSet<IpAddr> {
+    ours.iter().filter(|it| it.header.index == link.index).filter_map(address).collect()
+}
+
+/// Tells the neighbours of the uplink that these addresses are here.
+pub(crate) fn announce(uplink: &Link, addresses: &BTreeSet<IpAddr>) -> Result<(), DatapathError> {
     let Ok(mac) = <[u8; 6]>::try_from(uplink.mac.as_slice()) else { return Ok(()) };
     let frames = addresses.iter().map(|ip| announce::frame(mac, *ip)).collect::<Vec<_>>();
     let sent = announce::send(&uplink.name, &frames);
     sent.attempt(|| format!("announce addresses of the outside on link {}", uplink.name))
-}
-
-async fn uplink(netlink: &Netlink, underlay: IpAddr) -> Result<Link, DatapathError> {
-    let found = netlink.link_with_address(underlay).await?;
-    found.ok_or(DatapathError::NoUplink(underlay))
 }
 
 /// Our addresses, as they are.

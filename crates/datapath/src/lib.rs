@@ -201,7 +201,9 @@ impl Datapath {
     }
 
     fn needs_uplink(&self) -> Result<bool, DatapathError> {
-        Ok(self.maps.outside.is_needed()? || self.maps.node_ports.is_needed()?)
+        Ok(self.maps.outside.is_needed()?
+            || self.maps.node_ports.is_needed()?
+            || self.maps.held.is_needed()?)
     }
 
     async fn is_uplink_in_order(&self) -> Result<bool, DatapathError> {
@@ -317,21 +319,9 @@ impl Datapath {
         plain_routes::set(&Netlink::open()?, routes).await
     }
 
-    /// Makes the addresses of the outside that this node answers for exactly these, on the link that
-    /// has `underlay`; says which of them are new.
-    pub async fn hold(
-        underlay: IpAddr,
-        wanted: &BTreeSet<IpAddr>,
-    ) -> Result<BTreeSet<IpAddr>, DatapathError> {
-        held::set(&Netlink::open()?, underlay, wanted).await
-    }
-
-    /// Tells the neighbours of the link that has `underlay` that these addresses are here.
-    pub async fn announce(
-        underlay: IpAddr,
-        addresses: &BTreeSet<IpAddr>,
-    ) -> Result<(), DatapathError> {
-        held::announce(&Netlink::open()?, underlay, addresses).await
+    /// Tells the neighbours on the uplink that these addresses are here.
+    pub fn announce(&self, addresses: &BTreeSet<IpAddr>) -> Result<(), DatapathError> {
+        held::announce(&self.uplink.link, addresses)
     }
 
     /// Uninstalls: removes every link, route, address and device of ours in this network namespace and every pin
@@ -359,7 +349,7 @@ fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError
         former.copy_endpoints(&mut maps)?;
         former.move_links(&pins.links())?;
     }
-    maps.learn_networks()?;
+    maps.learn_anew()?;
     events::silence(&pins.maps())?;
     Ok(maps)
 }

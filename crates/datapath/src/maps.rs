@@ -1,13 +1,12 @@
 //! The kernel's maps, typed. Entries go in and come out as they are; meaning is `encode`'s matter.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
 use atoll_abi::{
     Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
-    Endpoint, EndpointKey, NO_NETWORK, Network, Peer, PeerKey, ServiceDoor, ServiceDoorKey,
-    ServiceFront, ServiceFrontKey, Traffic, TurnKey,
+    Endpoint, EndpointKey, Interface, NO_NETWORK, Network, Peer, PeerKey, ServiceDoor,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -16,12 +15,13 @@ use nix::errno::Errno;
 
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
+use crate::held::{self, Held};
 use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
 use crate::node_ports::{self, NodePorts};
 use crate::outside::{self, Outside};
 use crate::policy::{self, PolicyMaps};
-use crate::seat::Seat;
+use crate::seat::{Guests, Seat, place_beside, rightful};
 use crate::services::{self, Services};
 use crate::traffic::TrafficCounters;
 
@@ -67,6 +67,7 @@ pub(crate) struct Maps {
     pub(crate) policy: PolicyMaps,
     pub(crate) outside: Outside,
     pub(crate) node_ports: NodePorts,
+    pub(crate) held: Held,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -96,6 +97,7 @@ pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     services::check_pinned(dir)?;
     outside::check_pinned(dir)?;
     node_ports::check_pinned(dir)?;
+    held::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -131,6 +133,7 @@ impl Maps {
             policy: PolicyMaps::open(dir)?,
             outside: Outside::open(dir)?,
             node_ports: NodePorts::open(dir)?,
+            held: Held::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };
@@ -138,22 +141,55 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Learns from the interfaces which networks are here.
+    /// Learns which networks are here: those of the interfaces, and those that have to do with the
+    /// outside.
     pub(crate) fn learn_networks(&mut self) -> Result<(), DatapathError> {
-        let interfaces = self.interfaces.entries()?.into_iter();
-        self.networks.learn(&interfaces.map(|(_, entry)| entry).collect::<Vec<_>>())
+        let (interfaces, guests) = (self.seated()?, self.guests()?);
+        self.networks.learn(&interfaces, &guests)
+    }
+
+    /// The same after somebody else wrote them, who may have known less: guests that have no place of
+    /// their own get one.
+    pub(crate) fn learn_anew(&mut self) -> Result<(), DatapathError> {
+        let (interfaces, mut guests) = (self.seated()?, self.guests()?);
+        for (network, written) in self.node_ports.places()? {
+            let place = place_beside(&interfaces, &guests, network)?;
+            guests.insert(network, place);
+            if u32::from(place) != written {
+                self.node_ports.let_in(network, place)?;
+            }
+        }
+        self.networks.learn(&interfaces, &guests)
+    }
+
+    fn seated(&self) -> Result<Vec<Interface>, DatapathError> {
+        Ok(self.interfaces.entries()?.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    fn guests(&self) -> Result<Guests, DatapathError> {
+        let written = [self.node_ports.places()?, self.outside.places()?].concat();
+        Ok(rightful(&self.seated()?, &written))
     }
 
     /// A seat for a new interface of `network`, ready to be taken.
     pub(crate) fn new_seat(&mut self, network: u32) -> Result<Seat, DatapathError> {
-        let others = self.interfaces.entries()?.into_iter();
-        let seat = Seat::beside(&others.map(|(_, entry)| entry).collect::<Vec<_>>(), network)?;
+        let seat = Seat::beside(&self.seated()?, &self.guests()?, network)?;
         self.networks.seat(network, seat.table)?;
         self.traffic.reset(seat.slot)?;
         Ok(seat)
     }
 
-    /// Forgets the drop counters of networks that have no interface here any more, and the fronts
+    /// The place of a network that has to do with the outside, ready to be written down.
+    pub(crate) fn guest_place(&mut self, network: u32) -> Result<u16, DatapathError> {
+        if let Some(place) = self.networks.place(network) {
+            return Ok(place);
+        }
+        let place = place_beside(&self.seated()?, &self.guests()?, network)?;
+        self.networks.seat(network, place)?;
+        Ok(place)
+    }
+
+    /// Forgets the drop counters of networks that have no place here any more, and the fronts
     /// of services whose door is gone.
     pub(crate) fn collect(&mut self) -> Result<(), DatapathError> {
         self.collect_service_fronts()?;
@@ -161,13 +197,13 @@ impl Maps {
     }
 
     fn collect_drops(&mut self) -> Result<(), DatapathError> {
-        let entries = self.interfaces.entries()?.into_iter();
-        let mut networks: BTreeSet<u32> = entries.map(|(_, entry)| entry.network).collect();
-        networks.insert(NO_NETWORK);
+        let is_here =
+            |network: u32| network == NO_NETWORK || self.networks.place(network).is_some();
         let keys = self.drops.keys().filter(|key| !is_missing(key));
         let keys: Vec<_> =
             keys.collect::<Result<_, _>>().attempt(|| "list the drop counters".into())?;
-        for key in keys.into_iter().filter(|key| !networks.contains(&key.0.network)) {
+        let gone: Vec<_> = keys.into_iter().filter(|key| !is_here(key.0.network)).collect();
+        for key in gone {
             match self.drops.remove(&key) {
                 done if is_missing(&done) => {}
                 done => done.attempt(|| "remove a drop counter".into())?,

@@ -1,11 +1,11 @@
-//! The networks that have a pod on this node, each at its place, and the generation of what was
-//! decided about their connections.
+//! The networks that have a pod on this node, or something to do with the outside here, each at its
+//! place, and the generation of what was decided about their connections.
 //!
 //! The rule: a network's entry is there before a packet of it can pass, and its generation is raised
 //! after every change that a decision hangs on. A generation never goes back, also not when another
 //! network takes the place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use atoll_abi::{Interface, MAX_CONNECTIONS, MAX_INTERFACES, Network};
@@ -14,6 +14,7 @@ use aya::maps::{Array, MapData};
 use crate::connections::Census;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Raw, pinned};
+use crate::seat::Guests;
 
 /// However few networks there are, none has more than one part in so many.
 const SHARERS: u32 = 16;
@@ -40,13 +41,20 @@ impl Networks {
         Ok(Networks { map, places: BTreeMap::new() })
     }
 
-    /// Learns which networks there are, from the interfaces, and forgets those that are gone.
-    pub(crate) fn learn(&mut self, interfaces: &[Interface]) -> Result<(), DatapathError> {
+    /// Learns which networks there are, from the interfaces and the guests, and forgets those that are
+    /// gone.
+    pub(crate) fn learn(
+        &mut self,
+        interfaces: &[Interface],
+        guests: &Guests,
+    ) -> Result<(), DatapathError> {
         let before = share(self.places.len());
-        let here: BTreeSet<u32> = interfaces.iter().map(|it| it.network).collect();
-        self.places.retain(|network, _| here.contains(network));
-        for interface in interfaces {
-            self.seat(interface.network, interface.table)?;
+        let of_pods = interfaces.iter().map(|it| (it.network, it.table));
+        let here: BTreeMap<u32, u16> =
+            guests.iter().map(|(network, place)| (*network, *place)).chain(of_pods).collect();
+        self.places.retain(|network, _| here.contains_key(network));
+        for (network, place) in here {
+            self.seat(network, place)?;
         }
         if share(self.places.len()) == before { Ok(()) } else { self.raise_all() }
     }
@@ -65,7 +73,7 @@ impl Networks {
     }
 
     /// Has every connection of a network decided anew with its next packet. A network that has no
-    /// pod here has none.
+    /// place here has none.
     pub(crate) fn raise(&mut self, network: u32) -> Result<(), DatapathError> {
         match self.places.get(&network).copied() {
             Some(place) => self.write(network, place),
@@ -79,7 +87,7 @@ impl Networks {
         all.into_iter().try_for_each(|(network, place)| self.write(network, place))
     }
 
-    /// The place of a network that has a pod here.
+    /// The place of a network.
     pub(crate) fn place(&self, network: u32) -> Option<u16> {
         self.places.get(&network).copied()
     }

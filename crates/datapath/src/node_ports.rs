@@ -1,20 +1,21 @@
-//! Node ports in the kernel's maps: which address and port of this node leads to which network.
+//! What leads from outside to services: which address and port of this node leads to which network,
+//! and where the networks of such services are.
 //!
-//! The rule: the service itself is among the services of its network, at the unspecified address, and
-//! is there before anything leads to it.
+//! The rule: the service itself is among the services of its network, a node port at the unspecified
+//! address, and is there before anything leads to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_abi::{Entrance, EntranceKey, NodePort, NodePortKey};
-use atoll_plan::{Service, ServiceKey};
+use atoll_plan::{Service, ServiceKey, Side};
 
 use crate::error::DatapathError;
 use crate::maps::{Table, check_shape};
 use crate::outside::Uplink;
 
-/// The maps of node ports.
+/// The maps of what leads to services.
 pub(crate) struct NodePorts {
     ports: Table<NodePortKey, NodePort>,
     entrances: Table<EntranceKey, Entrance>,
@@ -34,25 +35,38 @@ impl NodePorts {
         })
     }
 
-    /// Whether anything leads from outside to a service.
+    /// Whether a port of this node leads to a service.
     pub(crate) fn is_needed(&self) -> Result<bool, DatapathError> {
         Ok(!self.ports.keys()?.is_empty())
     }
 
-    /// Leads a port of the uplink's address to the service, whose network is at `place`.
+    /// Has the outside come in to services of a network, whose place is this.
+    pub(crate) fn let_in(&mut self, network: u32, place: u16) -> Result<(), DatapathError> {
+        self.entrances.put(EntranceKey { network }, Entrance { table: place.into() })
+    }
+
+    /// Lets it in no longer.
+    pub(crate) fn shut_out(&mut self, network: u32) -> Result<(), DatapathError> {
+        self.entrances.remove(EntranceKey { network })
+    }
+
+    /// The networks that it comes in to, and the place of each as it is written.
+    pub(crate) fn places(&self) -> Result<Vec<(u32, u32)>, DatapathError> {
+        let all = self.entrances.entries()?.into_iter();
+        Ok(all.map(|(key, entrance)| (key.network, entrance.table)).collect())
+    }
+
+    /// Leads a port of the uplink's address to the service.
     pub(crate) fn put(
         &mut self,
         service: &ServiceKey,
         uplink: &Uplink,
-        place: Option<u16>,
     ) -> Result<(), DatapathError> {
         let Some(key) = port_key(service, uplink) else { return Ok(()) };
         let network = service.network.get();
         if self.ports.get(key)?.is_some_and(|known| known.network != network) {
             return Err(DatapathError::NodePortTaken(service.port.get()));
         }
-        let table = place.map_or(u32::MAX, u32::from);
-        self.entrances.put(EntranceKey { network }, Entrance { table })?;
         self.ports.put(key, NodePort { network })
     }
 
@@ -64,21 +78,8 @@ impl NodePorts {
             let is_v4 = IpAddr::from(key.address).is_ipv4() == service.ip.is_ipv4();
             is_v4 && value.network == network && (key.port, key.protocol) == number(service)
         };
-        let (gone, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| is_same(&it.0, &it.1));
-        gone.into_iter().try_for_each(|(key, _)| self.ports.remove(key))?;
-        if left.iter().any(|(_, value)| value.network == network) {
-            return Ok(());
-        }
-        self.entrances.remove(EntranceKey { network })
-    }
-
-    /// A network that came back may have another place.
-    pub(crate) fn reseat(&mut self, network: u32, place: u16) -> Result<(), DatapathError> {
-        let (key, entrance) = (EntranceKey { network }, Entrance { table: place.into() });
-        match self.entrances.get(key)? {
-            Some(known) if known != entrance => self.entrances.put(key, entrance),
-            _ => Ok(()),
-        }
+        let mut gone = all.into_iter().filter(|it| is_same(&it.0, &it.1));
+        gone.try_for_each(|(key, _)| self.ports.remove(key))
     }
 
     /// Leaves out services that should be reached from outside and are not.
@@ -88,9 +89,12 @@ impl NodePorts {
         mut services: BTreeMap<ServiceKey, Service>,
     ) -> Result<BTreeMap<ServiceKey, Service>, DatapathError> {
         let ports: BTreeMap<_, _> = self.ports.entries()?.into_iter().map(name).collect();
+        let open: BTreeSet<u32> = self.entrances.keys()?.iter().map(|key| key.network).collect();
         services.retain(|service, _| {
-            let key = service.ip.is_unspecified().then(|| port_key(service, uplink)).flatten();
-            key.is_none_or(|key| ports.get(&words(&key)) == Some(&service.network.get()))
+            let network = service.network.get();
+            let is_open = service.side == Side::Inside || open.contains(&network);
+            let key = service.is_node_port().then(|| port_key(service, uplink)).flatten();
+            is_open && key.is_none_or(|key| ports.get(&words(&key)) == Some(&network))
         });
         Ok(services)
     }

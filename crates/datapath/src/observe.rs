@@ -29,6 +29,7 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         service_doors: service_doors(datapath)?,
         egress: datapath.maps.outside.egress(&datapath.uplink)?,
         closed: datapath.maps.outside.closed()?,
+        held: datapath.maps.held.seen(&datapath.netlink, &datapath.uplink.link).await?,
     })
 }
 

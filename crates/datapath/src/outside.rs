@@ -2,15 +2,18 @@
 //! there are any.
 //!
 //! The rule: each network has ports of its own towards the outside, which nobody else can use up,
-//! and none of them is one that the node's own sockets take by themselves.
+//! and none of them is one that the node's own sockets take by themselves. The maps are the only
+//! memory of who leaves how.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use atoll_abi::{self as abi, Address, ClosedKey, DropReason, EgressKey, NO_NETWORK};
-use atoll_plan::{Closed, Egress};
+use atoll_abi::{
+    self as abi, Address, ClosedKey, DropReason, EgressKey, EgressNode, EgressNodeKey, NO_NETWORK,
+};
+use atoll_plan::{Closed, Egress, Exit, Exits};
 use atoll_types::{Cidr, NetworkId};
 
 use crate::error::{Attempt, DatapathError};
@@ -102,12 +105,14 @@ fn part((first, count): (u16, u16), place: usize, networks: usize) -> (u16, u16)
 /// The maps of the outside.
 pub(crate) struct Outside {
     egresses: Table<EgressKey, abi::Egress>,
+    nodes: Table<EgressNodeKey, EgressNode>,
     closed: Trie<ClosedKey, abi::Closed>,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
 pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<EgressKey, abi::Egress>(&dir.join("egresses"))?;
+    check_shape::<EgressNodeKey, EgressNode>(&dir.join("egress_nodes"))?;
     check_shape::<(u32, ClosedKey), abi::Closed>(&dir.join("outside_closed"))
 }
 
@@ -115,24 +120,33 @@ impl Outside {
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
         Ok(Outside {
             egresses: Table::open(dir, "egresses")?,
+            nodes: Table::open(dir, "egress_nodes")?,
             closed: Trie::open(dir, "outside_closed")?,
         })
     }
 
-    /// Whether any network of this node has to do with the outside.
+    /// Whether any network leaves by this node.
     pub(crate) fn is_needed(&self) -> Result<bool, DatapathError> {
         Ok(!self.egresses.keys()?.is_empty())
     }
 
-    /// Gives a network a way out, and every network that has one its part of the ports.
+    /// The networks whose pods leave by this node wherever they are, and the place of each.
+    pub(crate) fn places(&self) -> Result<Vec<(u32, u32)>, DatapathError> {
+        let all = self.egresses.entries()?.into_iter().filter(|(_, entry)| entry.for_all != 0);
+        Ok(all.map(|(key, entry)| (key.network, entry.table.into())).collect())
+    }
+
+    /// Gives a network a way out, and every network that leaves here its part of the ports.
     pub(crate) fn put_egress(
         &mut self,
         network: NetworkId,
+        way: Way,
         uplink: &Uplink,
     ) -> Result<(), DatapathError> {
-        let mut networks = self.networks()?;
-        networks.insert(network.get());
-        self.share_out(&networks, uplink)
+        let mut ways = self.ways()?;
+        ways.insert(network.get(), way);
+        self.write(&entries(&ways, uplink)?)?;
+        self.write_nodes(network.get(), way.exits())
     }
 
     /// Takes it away again.
@@ -141,23 +155,49 @@ impl Outside {
         network: NetworkId,
         uplink: &Uplink,
     ) -> Result<(), DatapathError> {
-        self.egresses.remove(EgressKey { network: network.get() })?;
-        self.share_out(&self.networks()?, uplink)
+        self.write_nodes(network.get(), Exits::default())?;
+        let mut ways = self.ways()?;
+        ways.remove(&network.get());
+        self.write(&entries(&ways, uplink)?)
     }
 
-    fn networks(&self) -> Result<BTreeSet<u32>, DatapathError> {
-        Ok(self.egresses.keys()?.into_iter().map(|key| key.network).collect())
+    /// Has exactly these leave here.
+    fn write(&mut self, entries: &BTreeMap<u32, abi::Egress>) -> Result<(), DatapathError> {
+        for key in self.egresses.keys()? {
+            if !entries.contains_key(&key.network) {
+                self.egresses.remove(key)?;
+            }
+        }
+        let mut entries = entries.iter();
+        entries
+            .try_for_each(|(network, it)| self.egresses.put(EgressKey { network: *network }, *it))
     }
 
-    fn share_out(
-        &mut self,
-        networks: &BTreeSet<u32>,
-        uplink: &Uplink,
-    ) -> Result<(), DatapathError> {
-        for (network, entry) in entries(networks, uplink)? {
-            self.egresses.put(EgressKey { network }, entry)?;
+    /// Has a network leave by these other nodes.
+    fn write_nodes(&mut self, network: u32, exits: Exits) -> Result<(), DatapathError> {
+        for (ipv6, exit) in [(0, exits.v4), (1, exits.v6)] {
+            let key = EgressNodeKey { network, ipv6 };
+            match exit {
+                Some(Exit::There(node)) => self.nodes.put(key, EgressNode { node: node.into() })?,
+                Some(Exit::Here(_)) | None => self.nodes.remove(key)?,
+            }
         }
         Ok(())
+    }
+
+    /// How each network leaves, as the maps say.
+    fn ways(&self) -> Result<BTreeMap<u32, Way>, DatapathError> {
+        let here = self.egresses.entries()?.into_iter();
+        let mut ways: BTreeMap<u32, Way> =
+            here.map(|(key, entry)| (key.network, way_of(&entry))).collect();
+        for (key, EgressNode { node }) in self.nodes.entries()? {
+            let way = ways.entry(key.network).or_insert(Way::NOWHERE);
+            let mut exits = way.exits();
+            let exit = if key.ipv6 == 0 { &mut exits.v4 } else { &mut exits.v6 };
+            *exit = Some(Exit::There(node.into()));
+            way.egress = Egress::Addresses(exits);
+        }
+        Ok(ways)
     }
 
     /// The networks that have a way out, and which of them as they would get it now.
@@ -165,12 +205,15 @@ impl Outside {
         &self,
         uplink: &Uplink,
     ) -> Result<BTreeMap<NetworkId, Option<Egress>>, DatapathError> {
-        let wanted = entries(&self.networks()?, uplink).unwrap_or_default();
-        let seen = self.egresses.entries()?.into_iter().filter_map(|(key, entry)| {
-            let is_right = wanted.get(&key.network) == Some(&entry);
-            Some((NetworkId::try_from(key.network).ok()?, is_right.then_some(Egress::Node)))
+        let ways = self.ways()?;
+        let wanted = entries(&ways, uplink).unwrap_or_default();
+        let seen = self.egresses.entries()?.into_iter().map(|(key, entry)| (key.network, entry));
+        let seen: BTreeMap<u32, abi::Egress> = seen.collect();
+        let decoded = ways.into_iter().filter_map(|(network, way)| {
+            let is_right = wanted.get(&network) == seen.get(&network);
+            Some((NetworkId::try_from(network).ok()?, is_right.then_some(way.egress)))
         });
-        Ok(seen.collect())
+        Ok(decoded.collect())
     }
 
     pub(crate) fn close(&mut self, closed: &Closed) -> Result<(), DatapathError> {
@@ -191,18 +234,65 @@ impl Outside {
     }
 }
 
+/// How a network leaves, and its place where pods of other nodes do so here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) egress: Egress,
+    pub(crate) place: u16,
+}
+
+impl Way {
+    const NOWHERE: Way = Way { egress: Egress::Addresses(Exits { v4: None, v6: None }), place: 0 };
+
+    fn exits(&self) -> Exits {
+        match self.egress {
+            Egress::Node => Exits::default(),
+            Egress::Addresses(exits) => exits,
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.egress == Egress::Node || self.exits().is_here()
+    }
+}
+
+fn way_of(entry: &abi::Egress) -> Way {
+    if entry.for_all == 0 {
+        return Way { egress: Egress::Node, place: 0 };
+    }
+    let here = |address: Address| (address != Address::NONE).then(|| Exit::Here(address.into()));
+    let exits = Exits { v4: here(entry.ipv4), v6: here(entry.ipv6) };
+    Way { egress: Egress::Addresses(exits), place: entry.table }
+}
+
+/// The entries of those that leave here.
 fn entries(
-    networks: &BTreeSet<u32>,
+    ways: &BTreeMap<u32, Way>,
     uplink: &Uplink,
 ) -> Result<BTreeMap<u32, abi::Egress>, DatapathError> {
+    let here: Vec<_> = ways.iter().filter(|(_, way)| way.is_here()).collect();
+    if here.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let ports = uplink.ports.ok_or(DatapathError::NoPortsLeft)?;
-    let entry = |(place, network): (usize, &u32)| {
-        let (first_port, ports) = part(ports, place, networks.len());
-        let ipv4 = uplink.ipv4.map_or(Address::NONE, |ip| IpAddr::V4(ip).into());
-        let ipv6 = uplink.ipv6.map_or(Address::NONE, |ip| IpAddr::V6(ip).into());
-        (*network, abi::Egress { ipv4, ipv6, first_port, ports, reserved: [0; 4] })
+    let entry = |(place, (network, way)): (usize, &(&u32, &Way))| {
+        (**network, entry(way, part(ports, place, here.len()), uplink))
     };
-    Ok(networks.iter().enumerate().map(entry).collect())
+    Ok(here.iter().enumerate().map(entry).collect())
+}
+
+fn entry(way: &Way, (first_port, ports): (u16, u16), uplink: &Uplink) -> abi::Egress {
+    let address = |ip: Option<IpAddr>| ip.map_or(Address::NONE, Into::into);
+    let here = |exit| match exit {
+        Some(Exit::Here(ip)) => Some(ip),
+        Some(Exit::There(_)) | None => None,
+    };
+    let (ipv4, ipv6, table, for_all) = match way.egress {
+        Egress::Node => (uplink.ipv4.map(IpAddr::V4), uplink.ipv6.map(IpAddr::V6), 0, 0),
+        Egress::Addresses(exits) => (here(exits.v4), here(exits.v6), way.place, 1),
+    };
+    let (ipv4, ipv6) = (address(ipv4), address(ipv6));
+    abi::Egress { ipv4, ipv6, first_port, ports, table, for_all, reserved: 0 }
 }
 
 /// How many bits of a key come before those of an IPv4 or IPv6 address.
@@ -252,6 +342,28 @@ mod tests {
             assert!(next <= 30_000, "{networks}");
         }
         assert_eq!(part((1024, 28_976), 0, 1), (1024, 7244));
+    }
+
+    #[test]
+    fn whoever_leaves_here_has_ports_and_the_networks_address_is_for_pods_of_all_nodes() {
+        let uplink = Uplink {
+            link: netlink_packet_route::link::LinkMessage::default().into(),
+            ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            ipv6: None,
+            ports: Some((1024, 28_976)),
+        };
+        let own = Exit::Here([192, 0, 2, 9].into());
+        let there = Exit::There([192, 0, 2, 2].into());
+        let way = |egress| Way { egress, place: 3 };
+        let exits = |v4| Egress::Addresses(Exits { v4: Some(v4), v6: None });
+        let ways = [(1, Egress::Node), (2, exits(own)), (3, exits(there))];
+        let ways = ways.map(|(network, egress)| (network, way(egress))).into();
+        let entries = entries(&ways, &uplink).unwrap();
+        assert_eq!(entries.keys().collect::<Vec<_>>(), [&1, &2], "the third leaves elsewhere");
+        assert_eq!((entries[&1].for_all, entries[&2].for_all, entries[&2].table), (0, 1, 3));
+        assert_eq!(way_of(&entries[&2]), way(exits(own)));
+        assert_eq!(way_of(&entries[&1]).egress, Egress::Node);
+        assert_ne!(entries[&1].first_port, entries[&2].first_port);
     }
 
     #[test]

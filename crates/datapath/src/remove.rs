@@ -21,10 +21,14 @@ fn is_ours(link: &Link) -> bool {
     overlay::is_ours(link) || node_link::is_ours(link)
 }
 
-/// What could not be removed, or why nothing could even be listed.
+/// What could not be removed, or why nothing could even be listed. Addresses of the outside go first:
+/// without the program at the uplink, the node's own programs would answer there.
 async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
     let netlink = Netlink::open()?;
     let mut errors = vec![];
+    for address in held::list(&netlink).await? {
+        errors.extend(held::remove(&netlink, address).await.err());
+    }
     for link in netlink.links().await? {
         if is_ours(&link) {
             errors.extend(netlink.remove(&link).await.err());
@@ -33,9 +37,6 @@ async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
         }
     }
     errors.extend(plain_routes::set(&netlink, &BTreeMap::new()).await.err());
-    for address in held::list(&netlink).await? {
-        errors.extend(held::remove(&netlink, address).await.err());
-    }
     Ok(errors)
 }
 

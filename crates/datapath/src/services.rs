@@ -12,23 +12,27 @@ use std::time::Duration;
 
 use atoll_abi::{
     self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SLOTS_PER_PAGE, ServicePage,
-    Slots,
+    Slots, SourceKey,
 };
-use atoll_plan::{Backend, Service, ServiceKey};
-use atoll_types::{NetAddr, NetworkId, Protocol};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
+use atoll_types::{Cidr, NetAddr, NetworkId, Protocol};
 use bytemuck::Zeroable;
 
 use crate::error::DatapathError;
 use crate::maps::{Table, check_shape};
 use crate::spread::{MOST_BACKENDS, Spread};
+use crate::trie::{Prefix, Trie};
 
 /// The maps of services.
 pub(crate) struct Services {
     services: Table<abi::ServiceKey, abi::Service>,
     slots: Table<ServicePage, Slots>,
     backends: Table<ServicePage, Backends>,
+    sources: Trie<SourceKey, abi::Source>,
     /// A number that no service has.
     next: u32,
+    /// The services that the outside reaches, and the clients that each lets in.
+    outside: BTreeMap<ServiceKey, BTreeSet<Cidr>>,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
@@ -36,6 +40,7 @@ pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<abi::ServiceKey, abi::Service>(&dir.join("services"))?;
     check_shape::<ServicePage, Slots>(&dir.join("service_slots"))?;
     check_shape::<ServicePage, Backends>(&dir.join("service_backends"))?;
+    check_shape::<(u32, SourceKey), abi::Source>(&dir.join("service_sources"))?;
     check_shape::<AffinityKey, Affinity>(&dir.join("service_affinity"))
 }
 
@@ -45,13 +50,31 @@ impl Services {
             services: Table::open(dir, "services")?,
             slots: Table::open(dir, "service_slots")?,
             backends: Table::open(dir, "service_backends")?,
+            sources: Trie::open(dir, "service_sources")?,
             next: 0,
+            outside: BTreeMap::new(),
         };
         let entries = services.services.entries()?;
+        let keys = entries.iter().filter_map(|(key, _)| decode_key(key));
+        services.learn_outside(keys.filter(|key| key.side == Side::Outside).collect())?;
         let known: BTreeSet<u32> = entries.into_iter().map(|(_, entry)| entry.id).collect();
         services.next = known.last().map_or(0, |last| last.wrapping_add(1));
         services.forget_pages_of_nobody(&known)?;
         Ok(services)
+    }
+
+    /// Learns whom these services let in, and forgets what is said of others.
+    fn learn_outside(&mut self, known: BTreeSet<ServiceKey>) -> Result<(), DatapathError> {
+        for (key, range) in self.sources.keys()?.iter().filter_map(source_of) {
+            match known.contains(&key) {
+                true => drop(self.outside.entry(key).or_default().insert(range)),
+                false => self.sources.remove(source_key(key, &range))?,
+            }
+        }
+        for key in known {
+            self.outside.entry(key).or_default();
+        }
+        Ok(())
     }
 
     /// Whoever was cut short between two writes left pages that nothing leads to.
@@ -77,6 +100,7 @@ impl Services {
         let (backend_pages, slot_pages) = (pages(&before.places), pages_of_slots(&before.slots));
         let after = before.clone().follow(&service.backends);
         self.write_changed(id, &before, &after)?;
+        self.let_in(key, &service.sources)?;
         let entry = abi::Service {
             id,
             slots: u32::try_from(after.slots.len()).unwrap_or(0),
@@ -117,6 +141,8 @@ impl Services {
         let Some(entry) = self.services.get(encode_key(key))? else { return Ok(()) };
         let spread = self.spread(Some(&entry))?;
         self.services.remove(encode_key(key))?;
+        self.let_in(key, &BTreeSet::new())?;
+        self.outside.remove(&key);
         for page in 0..pages_of_slots(&spread.slots).len() {
             self.slots.remove(page_key(entry.id, page))?;
         }
@@ -126,14 +152,45 @@ impl Services {
         Ok(())
     }
 
+    /// Whether the outside reaches any service of a network.
+    pub(crate) fn reaches(&self, network: NetworkId) -> bool {
+        self.outside.keys().any(|key| key.network == network)
+    }
+
+    /// Lets exactly these clients in from outside.
+    fn let_in(&mut self, key: ServiceKey, clients: &BTreeSet<Cidr>) -> Result<(), DatapathError> {
+        if key.side == Side::Inside {
+            return Ok(());
+        }
+        let known = self.outside.entry(key).or_default();
+        for range in known.difference(clients) {
+            self.sources.remove(source_key(key, range))?;
+        }
+        for range in clients.difference(known) {
+            self.sources.put(source_key(key, range), abi::Source { reserved: 0 })?;
+        }
+        known.clone_from(clients);
+        Ok(())
+    }
+
+    fn all_sources(&self) -> Result<BTreeMap<ServiceKey, BTreeSet<Cidr>>, DatapathError> {
+        let mut all: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (key, range) in self.sources.keys()?.iter().filter_map(source_of) {
+            all.entry(key).or_default().insert(range);
+        }
+        Ok(all)
+    }
+
     /// Every service with its backends.
     pub(crate) fn all(&self) -> Result<BTreeMap<ServiceKey, Service>, DatapathError> {
         let mut all = BTreeMap::new();
+        let mut sources = self.all_sources()?;
         for (key, entry) in self.services.entries()? {
             let Some(key) = decode_key(&key) else { continue };
             let backends = self.places(entry.id)?.into_iter().flatten().collect();
             let affinity = (entry.affinity > 0).then(|| Duration::from_secs(entry.affinity.into()));
-            all.insert(key, Service { backends, affinity });
+            let sources = sources.remove(&key).unwrap_or_default();
+            all.insert(key, Service { backends, affinity, sources });
         }
         Ok(all)
     }
@@ -188,17 +245,35 @@ fn encode_key(key: ServiceKey) -> abi::ServiceKey {
         address: key.ip.into(),
         port: key.port.get().to_be_bytes(),
         protocol: key.protocol.number(),
-        reserved: 0,
+        outside: (key.side == Side::Outside).into(),
     }
 }
 
 fn decode_key(key: &abi::ServiceKey) -> Option<ServiceKey> {
     Some(ServiceKey {
         network: NetworkId::try_from(key.network).ok()?,
+        side: if key.outside == 0 { Side::Inside } else { Side::Outside },
         ip: IpAddr::from(key.address),
         protocol: Protocol::from_number(key.protocol)?,
         port: NonZeroU16::new(u16::from_be_bytes(key.port))?,
     })
+}
+
+/// How many bits of a key come before those of a client's IPv4 or IPv6 address.
+fn bits_before(v4: bool) -> u32 {
+    let service = 8 * u32::try_from(size_of::<abi::ServiceKey>()).unwrap_or(u32::MAX / 8);
+    if v4 { service + 96 } else { service }
+}
+
+fn source_key(key: ServiceKey, range: &Cidr) -> Prefix<SourceKey> {
+    let bits = bits_before(range.is_ipv4()) + u32::from(range.prefix_len());
+    (bits, SourceKey { service: encode_key(key), client: range.first().into() })
+}
+
+fn source_of((bits, key): &Prefix<SourceKey>) -> Option<(ServiceKey, Cidr)> {
+    let ip = IpAddr::from(key.client);
+    let length = bits.checked_sub(bits_before(ip.is_ipv4()))?;
+    Some((decode_key(&key.service)?, format!("{ip}/{length}").parse().ok()?))
 }
 
 fn encode_backend(backend: Backend) -> abi::Backend {
@@ -214,4 +289,24 @@ fn decode_backend(entry: &abi::Backend) -> Option<Backend> {
     let network = NetworkId::try_from(entry.network).ok()?;
     let port = NonZeroU16::new(u16::from_be_bytes(entry.port))?;
     Some(Backend { addr: NetAddr::new(network, entry.address.into()), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_let_in_survives_the_round_trip() {
+        let key = ServiceKey {
+            network: NetworkId::MIN,
+            side: Side::Outside,
+            ip: [192, 0, 2, 5].into(),
+            protocol: Protocol::Udp,
+            port: NonZeroU16::MIN,
+        };
+        for range in ["0.0.0.0/0", "203.0.113.0/24", "192.0.2.1/32", "::/0", "2001:db8::/32"] {
+            let range: Cidr = range.parse().unwrap();
+            assert_eq!(source_of(&source_key(key, &range)), Some((key, range)));
+        }
+    }
 }

@@ -10,13 +10,14 @@ use atoll_abi::{
     Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
     CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE, CONNECTION_TRANSLATED,
     Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, Endpoint, EndpointKey,
-    Entrance, EntranceKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
-    NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort, NodePortKey, PROBER_PORTS, Peer,
-    PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
-    PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
-    ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
+    DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, EgressNode, EgressNodeKey,
+    Endpoint, EndpointKey, Entrance, EntranceKey, Event, EventKind, Held, HeldKey,
+    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS,
+    MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort,
+    NodePortKey, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity,
+    PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
+    SourceKey, TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -68,7 +69,7 @@ fn structs() -> Vec<String> {
 
 fn structs_of_services() -> Vec<String> {
     [
-        same_layout!(ServiceKey, "service_key", network, address, port, protocol, reserved),
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, outside),
         same_layout!(Service, "service", id, slots, affinity),
         same_layout!(ServicePage, "service_page", service, page),
         same_layout!(Slots, "slots", backends),
@@ -87,7 +88,13 @@ fn structs_of_services() -> Vec<String> {
 fn structs_of_the_outside() -> Vec<String> {
     [
         same_layout!(EgressKey, "egress_key", network),
-        same_layout!(Egress, "egress", ipv4, ipv6, first_port, ports, reserved),
+        same_layout!(Egress, "egress", ipv4, ipv6, first_port, ports, table, for_all, reserved),
+        same_layout!(EgressNodeKey, "egress_node_key", network, ipv6),
+        same_layout!(EgressNode, "egress_node", node),
+        same_layout!(HeldKey, "held_key", address),
+        same_layout!(Held, "held", network),
+        vec![format!("sizeof(struct source_key) == {}", 4 + size_of::<SourceKey>())],
+        same_layout!(Source, "source", reserved),
         vec![format!("sizeof(struct closed_key) == {}", 4 + size_of::<ClosedKey>())],
         same_layout!(Closed, "closed", reason),
         same_layout!(NodePortKey, "node_port_key", address, port, protocol, reserved),

@@ -67,6 +67,14 @@ fn scatter(number: u64) -> u64 {
 }
 
 impl Held {
+    /// The object name of the network that it is for.
+    pub fn network(&self) -> &str {
+        match &self.purpose {
+            Purpose::Egress { network } => network,
+            Purpose::LoadBalancer { service } => &service.network,
+        }
+    }
+
     /// What a claim says of an address of the outside; nothing where it is on another thing, or on
     /// one for which no node answers.
     pub fn read(claim: &api::Claim) -> Option<Held> {
@@ -150,9 +158,11 @@ mod tests {
             name: "web".into(),
         };
         assert_eq!(held.purpose, Purpose::LoadBalancer { service: name });
+        assert_eq!(held.network(), "acme.default");
         let network = holder_of_block(&ObjectName::cluster("acme.default"), "u2");
         let held = Held::read(&claim(&thing, network, Some("node1"))).unwrap();
         assert_eq!(held.purpose, Purpose::Egress { network: "acme.default".into() });
+        assert_eq!(held.network(), "acme.default");
         assert_eq!(Held::read(&claim(&thing, service.clone(), None)), None, "no node has it");
         let other = Thing::NetworkId(atoll_types::NetworkId::MIN);
         assert_eq!(Held::read(&claim(&other, service, Some("node1"))), None);

@@ -10,7 +10,8 @@ use crate::{
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
 /// endpoints, doors, services, what is closed outside before any way there, and only then raise
-/// interfaces), then break (ways outside, services, endpoints, interfaces, doors, peers). An interface that must be replaced is taken away before it is made
+/// interfaces and answer for addresses), then break (addresses, ways outside, services, endpoints,
+/// interfaces, doors, peers). An interface that must be replaced is taken away before it is made
 /// anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
     let make = peers_added(desired, observed)
@@ -21,8 +22,10 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(service_doors_put(desired, observed))
         .chain(outside_closed(desired, observed))
         .chain(egress_put(desired, observed))
-        .chain(interfaces_raised(desired, observed));
-    let unmake = egress_removed(desired, observed)
+        .chain(interfaces_raised(desired, observed))
+        .chain(addresses_held(desired, observed));
+    let unmake = addresses_released(desired, observed)
+        .chain(egress_removed(desired, observed))
         .chain(outside_opened(desired, observed))
         .chain(services_removed(desired, observed))
         .chain(endpoints_removed(desired, observed))
@@ -253,6 +256,23 @@ fn egress_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.egress.keys().filter(|network| !desired.egress.contains_key(network));
     unwanted.map(|network| Step::RemoveEgress(*network))
+}
+
+fn addresses_held<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = |ip| observed.held.get(ip).copied().flatten();
+    let missing = desired.held.iter().filter(move |it| seen(it.0) != Some(*it.1));
+    missing.map(|(ip, network)| Step::Hold(*ip, *network))
+}
+
+fn addresses_released<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let unwanted = observed.held.keys().filter(|ip| !desired.held.contains_key(ip));
+    unwanted.map(|ip| Step::Release(*ip))
 }
 
 fn endpoints_removed<'a>(

@@ -17,6 +17,6 @@ pub use node::{
     Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
     Reach, Resolver, ServiceDoor,
 };
-pub use outside::{Closed, Egress};
-pub use service::{Backend, Service, ServiceKey};
+pub use outside::{Closed, Egress, Exit, Exits};
+pub use service::{Backend, Service, ServiceKey, Side};
 pub use step::Step;

@@ -35,6 +35,9 @@ pub struct NodePlan {
     /// What they do not reach there.
     #[serde(default)]
     pub closed: BTreeSet<Closed>,
+    /// The addresses of the outside that this node answers for, and the network that each is for.
+    #[serde(default)]
+    pub held: BTreeMap<IpAddr, NetworkId>,
 }
 
 /// A TCP port of a service of the cluster's own, as the pods of one network see it.
@@ -210,6 +213,9 @@ pub struct Observed {
     pub egress: BTreeMap<NetworkId, Option<Egress>>,
     /// What is closed outside.
     pub closed: BTreeSet<Closed>,
+    /// Addresses of the outside that this node answers for. One that is only half there is seen
+    /// with `None`.
+    pub held: BTreeMap<IpAddr, Option<NetworkId>>,
 }
 
 /// What is seen of one of our interfaces.
@@ -284,6 +290,8 @@ impl Observed {
             Step::RemoveEgress(network) => {
                 self.egress.remove(network);
             }
+            Step::Hold(ip, network) => drop(self.held.insert(*ip, Some(*network))),
+            Step::Release(ip) => drop(self.held.remove(ip)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The doors to the outside: which networks have one, and what lies behind none.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use atoll_types::{Cidr, NetworkId};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,34 @@ use serde::{Deserialize, Serialize};
 pub enum Egress {
     /// By the node's uplink, with the node's own addresses.
     Node,
+    /// With addresses that are the network's alone, each by the node that answers for it.
+    Addresses(Exits),
+}
+
+/// Where what the pods of a network send leaves with an address of the network; nothing of a family
+/// that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exits {
+    /// For IPv4.
+    pub v4: Option<Exit>,
+    /// For IPv6.
+    pub v6: Option<Exit>,
+}
+
+impl Exits {
+    /// Whether any is on this node.
+    pub fn is_here(&self) -> bool {
+        [self.v4, self.v6].iter().any(|exit| matches!(exit, Some(Exit::Here(_))))
+    }
+}
+
+/// Where packets leave with an address of their network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    /// Here, with this address, also those that come from pods of other nodes.
+    Here(IpAddr),
+    /// By the node with this underlay address.
+    There(IpAddr),
 }
 
 /// Addresses for which nothing leaves.

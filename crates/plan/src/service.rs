@@ -6,21 +6,47 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use atoll_types::{NetAddr, NetworkId, Protocol};
+use atoll_types::{Cidr, NetAddr, NetworkId, Protocol};
 use serde::{Deserialize, Serialize};
 
-/// A port of a service's address inside a network. The same address in another network is another
-/// service's, or nobody's.
+/// A port of a service's address, for the clients of one side of a network. The same address in
+/// another network is another service's, or nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceKey {
-    /// The network whose pods are served.
+    /// The network whose pods serve.
     pub network: NetworkId,
-    /// The service's address inside it.
+    /// From which side its clients come.
+    pub side: Side,
+    /// The service's address. A port of every node is at the unspecified one.
     pub ip: IpAddr,
     /// The protocol.
     pub protocol: Protocol,
     /// The port that clients name.
     pub port: NonZeroU16,
+}
+
+/// From which side the clients of a service come.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum Side {
+    /// Pods of its network.
+    #[default]
+    Inside,
+    /// Whoever is in no network.
+    Outside,
+}
+
+impl ServiceKey {
+    /// Whether it is a port of every node.
+    pub fn is_node_port(&self) -> bool {
+        self.side == Side::Outside && self.ip.is_unspecified()
+    }
+
+    /// Whether it is at an address of the outside that one node answers for.
+    pub fn is_balanced(&self) -> bool {
+        self.side == Side::Outside && !self.ip.is_unspecified()
+    }
 }
 
 /// Where a connection to a [`ServiceKey`] may go. Who is ready, near enough or all there is was
@@ -31,6 +57,10 @@ pub struct Service {
     pub backends: BTreeSet<Backend>,
     /// How long a client that comes back is led to the same backend, if it is at all.
     pub affinity: Option<Duration>,
+    /// The clients that are let in at an address of the outside; whom none of these contains is
+    /// not. Nobody else is asked where it comes from.
+    #[serde(default)]
+    pub sources: BTreeSet<Cidr>,
 }
 
 /// One that takes connections of a service.
@@ -44,7 +74,10 @@ pub struct Backend {
 
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServiceKey { network, ip, protocol, port } = self;
+        let ServiceKey { network, side, ip, protocol, port } = self;
+        if *side == Side::Outside {
+            f.write_str("outside ")?;
+        }
         match ip {
             IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}"),
             IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}"),

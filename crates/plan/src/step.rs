@@ -50,6 +50,10 @@ pub enum Step {
     PutEgress(NetworkId, Egress),
     /// Let them no longer.
     RemoveEgress(NetworkId),
+    /// Answer for an address of the outside, where only what is meant for this network gets in.
+    Hold(IpAddr, NetworkId),
+    /// Answer for it no longer.
+    Release(IpAddr),
     /// Remove these links, their programs and their checks. The kernel takes as long for many as
     /// for one, so they go together.
     RemoveInterfaces(BTreeSet<HostInterface>),
@@ -89,6 +93,8 @@ impl fmt::Display for Step {
             Step::OpenOutside(closed) => write!(f, "open {closed} outside"),
             Step::PutEgress(network, _) => write!(f, "put the egress of network {network}"),
             Step::RemoveEgress(network) => write!(f, "remove the egress of network {network}"),
+            Step::Hold(ip, network) => write!(f, "answer for {ip}, which is network {network}'s"),
+            Step::Release(ip) => write!(f, "answer for {ip} no longer"),
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),
             Step::RemoveInterfaces(names) => {
                 let names: Vec<_> = names.iter().map(HostInterface::as_str).collect();

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use atoll_plan::{
     Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed,
     ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey,
-    Step, diff, diff_services,
+    Side, Step, diff, diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -27,6 +27,7 @@ struct Kernel {
     service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     egress: BTreeMap<NetworkId, Option<Egress>>,
     closed: BTreeSet<Closed>,
+    held: BTreeMap<IpAddr, Option<NetworkId>>,
     last_number: u32,
 }
 
@@ -68,7 +69,7 @@ impl Kernel {
                 self.doors.remove(&network);
             }
             Step::PutService(key, service) => self.serve(key, service),
-            Step::RemoveService(key) => drop(self.services.remove(&key)),
+            Step::RemoveService(key) => self.stop_serving(key),
             Step::PutServiceDoor(door, listener) => {
                 self.service_doors.insert(door, Some(listener));
             }
@@ -77,6 +78,8 @@ impl Kernel {
             Step::OpenOutside(closed) => self.open_outside(closed),
             Step::PutEgress(network, egress) => self.let_out(network, egress),
             Step::RemoveEgress(network) => drop(self.egress.remove(&network)),
+            Step::Hold(ip, network) => self.hold(ip, network),
+            Step::Release(ip) => drop(self.held.remove(&ip)),
         }
     }
 
@@ -111,6 +114,18 @@ impl Kernel {
             assert!(self.endpoints.contains_key(&backend.addr), "{key} leads to nobody");
         }
         self.services.insert(key, service);
+    }
+
+    /// Nobody is let in to a service that is gone.
+    fn stop_serving(&mut self, key: ServiceKey) {
+        assert!(!self.held.contains_key(&key.ip), "{key} goes before its address does");
+        self.services.remove(&key);
+    }
+
+    /// And nobody is called before there is one.
+    fn hold(&mut self, ip: IpAddr, network: NetworkId) {
+        assert!(self.services.contains_key(&edge(network)), "{ip} is there before its service");
+        self.held.insert(ip, Some(network));
     }
 
     /// Nobody is taken away while a service still leads to it.
@@ -168,6 +183,7 @@ impl Kernel {
             service_doors: self.service_doors.clone(),
             egress: self.egress.clone(),
             closed: self.closed.clone(),
+            held: self.held.clone(),
         }
     }
 
@@ -203,6 +219,7 @@ impl Kernel {
             && observed.service_doors == service_doors
             && observed.egress.keys().eq(plan.egress.keys())
             && observed.closed == plan.closed
+            && observed.held.keys().eq(plan.held.keys())
     }
 }
 
@@ -238,6 +255,13 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         if *here {
             plan.egress.insert(addr.network, Egress::Node);
             plan.closed.insert(own_range(addr.network));
+            let edge = edge(addr.network);
+            plan.services
+                .entry(edge)
+                .or_default()
+                .backends
+                .insert(Backend { addr, port: port(8080) });
+            plan.held.insert(edge.ip, addr.network);
         }
     }
     plan
@@ -254,7 +278,14 @@ fn port(number: u16) -> NonZeroU16 {
 
 /// The service that all pods of a network are behind.
 fn web(network: NetworkId) -> ServiceKey {
-    ServiceKey { network, ip: ip(100), protocol: Protocol::Tcp, port: port(80) }
+    let (side, protocol) = (Side::Inside, Protocol::Tcp);
+    ServiceKey { network, side, ip: ip(100), protocol, port: port(80) }
+}
+
+/// The service by which the outside reaches those that are here.
+fn edge(network: NetworkId) -> ServiceKey {
+    let last = u8::try_from(network.get()).unwrap();
+    ServiceKey { side: Side::Outside, ip: [192, 0, 2, last].into(), ..web(network) }
 }
 
 /// Doors whose own resolver is at `last`.
@@ -377,10 +408,12 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
+            "put service outside 1/192.0.2.1:80 TCP".into(),
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             "close 10.0.0.0/24 to network 1 outside".into(),
             "put the egress of network 1".into(),
             format!("raise interface {name}"),
+            "answer for 192.0.2.1, which is network 1's".into(),
         ]
     );
     let mut kernel = Kernel::default();
@@ -389,8 +422,10 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert!(matches!(
         down[..],
         [
+            Step::Release(_),
             Step::RemoveEgress(_),
             Step::OpenOutside(_),
+            Step::RemoveService(_),
             Step::RemoveService(_),
             Step::RemoveEndpoint(_),
             Step::RemoveInterfaces(_),

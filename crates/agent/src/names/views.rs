@@ -200,6 +200,8 @@ impl Views {
             | Change::Targets(..)
             | Change::Policy(_)
             | Change::Held(..)
+            | Change::Answered(_)
+            | Change::Exposed(..)
             | Change::Probed(_) => {}
         }
     }

@@ -171,6 +171,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             Ok(()) => {
                 tracing::info!(%step, "applied");
                 observed.note(step);
+                self.untold.note(step, Instant::now());
                 true
             }
             Err(error) => {

@@ -23,7 +23,7 @@ use super::pass::patience;
 use super::{Attendants, Audience, Reconciler, Timing};
 use crate::attachments::AttachmentStore;
 use crate::kernel::Kernel;
-use crate::seen::{Change, Delta, Joined, Scope, Tenancy};
+use crate::seen::{Change, Delta, Exposure, Joined, Scope, Tenancy};
 use crate::serve::Request;
 
 mod services;
@@ -186,6 +186,10 @@ impl Agent {
             [("node1".into(), [192, 0, 2, 1].into()), ("node2".into(), [192, 0, 2, 2].into())];
         self.change(Change::Nodes(Delta::All(nodes.into()))).await;
         self.change(Change::Pools(Delta::All(BTreeMap::new()))).await;
+        self.change(Change::Answered(Delta::All(BTreeMap::new()))).await;
+        for exposure in Exposure::ALL {
+            self.change(Change::Exposed(exposure, Delta::All(BTreeMap::new()))).await;
+        }
         let entries = ports.iter().map(|port| (key(port), port.clone()));
         let own = entries.clone().filter(|(_, port)| port.node.as_deref() == Some("node1"));
         let own = own.map(|(key, port)| (key, joined(&port))).collect();
@@ -193,6 +197,7 @@ impl Agent {
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
         self.change(Change::Network("acme.default".into(), Delta::All(BTreeMap::new()))).await;
         self.change(Change::Outlet("acme.default".into(), Delta::All(BTreeMap::new()))).await;
+        self.change(Change::Held("acme.default".into(), Delta::All(BTreeMap::new()))).await;
     }
 
     /// Waits until everything has been seen.
@@ -680,7 +685,8 @@ async fn a_network_that_asks_for_egress_has_it_once_it_was_seen_and_no_node_is_r
     agent.see(&[port("web", 5, "node1")]).await;
     agent.ask(add("web")).await;
     assert!(agent.observed().egress.is_empty());
-    let outlet = Outlet { mode: EgressMode::Node, ranges: ["10.0.0.0/16".parse().unwrap()].into() };
+    let ranges = ["10.0.0.0/16".parse().unwrap()].into();
+    let outlet = Outlet { mode: EgressMode::Node, ranges, id: None };
     let put = Delta::Put("acme.default".into(), outlet);
     agent.change(Change::Outlet("acme.default".into(), put)).await;
     while agent.observed().egress.is_empty() {

@@ -2,8 +2,10 @@
 //! that node does not.
 
 use std::process::Command;
+use std::time::Instant;
 
 use crate::fixture::{Lab, Said, await_condition, state_dir};
+use crate::outside::{WIRE, entered};
 
 const POOL: &str = "
 apiVersion: atoll.dev/v1alpha1
@@ -32,7 +34,7 @@ impl Lab {
     }
 
     /// The node that answers for an address, once it is one that `wanted` accepts.
-    fn holder(&self, ip: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn holder(&self, ip: &str, wanted: impl Fn(&str) -> bool) -> String {
         let claim = format!("outside.{ip}");
         let get = ["get", "claim", claim.as_str(), "-o", "jsonpath={.spec.node}"];
         self.eventually(&get, |node| node.starts_with("node") && wanted(node))
@@ -63,7 +65,7 @@ impl Lab {
     }
 }
 
-fn signal(pid: u32, signal: &str) {
+pub(crate) fn signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
@@ -94,4 +96,116 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
         .expect("nothing of it is left");
     let holder = lab.holder(&others, |_| true);
     await_condition(|| lab.has_address(&holder, &others)).expect("the other tenant's stays");
+}
+
+/// Waits until the outside is answered at an address by a pod of `tenant`, which sees who it is; says
+/// how often it was not.
+fn await_answer(lab: &Lab, ip: &str, tenant: &str) -> u32 {
+    let (mut last, mut failed) = (None, 0);
+    await_condition(|| {
+        last = entered(lab, ip, 80);
+        let is_answered = last
+            .as_ref()
+            .is_some_and(|(pod, peer)| pod.starts_with(&format!("{tenant}/")) && peer == WIRE);
+        failed += u32::from(!is_answered);
+        is_answered
+    })
+    .unwrap_or_else(|()| panic!("{ip} of {tenant} answers {last:?}"));
+    failed
+}
+
+fn patch(lab: &Lab, tenant: &str, spec: &str) {
+    let patch = format!(r#"{{"spec":{spec}}}"#);
+    lab.kubectl(&["patch", "service", "edge", "-n", tenant, "--type=merge", "-p", &patch]).good();
+}
+
+#[test]
+fn the_outside_reaches_the_load_balancers_of_two_tenants_and_nothing_else_at_their_addresses() {
+    let lab = Lab::with_two_tenants();
+    lab.apply(POOL).good();
+    let edges = ["acme", "globex"].map(|tenant| (tenant, lab.outside_address(tenant)));
+    for (tenant, ip) in &edges {
+        await_answer(&lab, ip, tenant);
+    }
+    let (_, ip) = &edges[0];
+    let holder = lab.holder(ip, |_| true);
+    let refused = || lab.drops(Some("acme.default"), "not-served");
+    let before = refused();
+    for port in ["22", "4789", "10250", "8080"] {
+        let knock = format!("exec 3<>/dev/tcp/{ip}/{port}");
+        let said = lab.outside(&["timeout", "1", "bash", "-c", &knock]);
+        assert!(!said.ok, "{ip}:{port} of {holder} answered");
+    }
+    assert!(refused() > before);
+    patch(&lab, "acme", r#"{"loadBalancerSourceRanges":["203.0.113.0/24"]}"#);
+    await_condition(|| entered(&lab, ip, 80).is_none()).expect("it is not for everybody");
+    assert!(lab.drops(Some("acme.default"), "source-refused") > 0);
+    await_answer(&lab, &edges[1].1, "globex");
+    patch(&lab, "acme", r#"{"loadBalancerSourceRanges":null}"#);
+    await_answer(&lab, ip, "acme");
+    patch(&lab, "acme", r#"{"selector":{"app.kubernetes.io/name":"nobody"}}"#);
+    let is_refused = || {
+        let said =
+            lab.outside(&["timeout", "5", "bash", "-c", &format!("exec 3<>/dev/tcp/{ip}/80")]);
+        said.err.contains("refused")
+    };
+    await_condition(is_refused).expect("where nobody is left, it says so at once");
+    await_answer(&lab, &edges[1].1, "globex");
+}
+
+#[test]
+fn a_load_balancer_is_reached_again_when_its_node_is_cut_off() {
+    let lab = Lab::with_two_tenants();
+    lab.apply(POOL).good();
+    let edges = ["acme", "globex"].map(|tenant| (tenant, lab.outside_address(tenant)));
+    for (tenant, ip) in &edges {
+        await_answer(&lab, ip, tenant);
+    }
+    let (_, ip) = &edges[0];
+    let first = lab.holder(ip, |_| true);
+    let agent = lab.agent_pid(&first).unwrap();
+    signal(agent, "-STOP");
+    lab.outside(&["ip", "link", "set", &first, "down"]).good();
+    let since = Instant::now();
+    let second = lab.holder(ip, |node| node != first);
+    let moved = since.elapsed();
+    let failed = await_answer(&lab, ip, "acme");
+    println!(
+        "{ip} moved from {first} to {second} after {moved:?} and answered after {:?}; {failed} \
+         connections failed after the move",
+        since.elapsed()
+    );
+    await_answer(&lab, &edges[1].1, "globex");
+    lab.outside(&["ip", "link", "set", &first, "up"]).good();
+    signal(agent, "-CONT");
+    await_condition(|| lab.holder(ip, |_| true) == first && !lab.has_address(&second, ip))
+        .expect("it comes back with its node");
+    for (tenant, ip) in &edges {
+        await_answer(&lab, ip, tenant);
+    }
+}
+
+#[test]
+fn a_proxy_behind_a_load_balancer_leads_the_outside_by_name_in_two_tenants_at_once() {
+    let lab = Lab::with_two_tenants();
+    lab.apply(POOL.split("---").next().unwrap()).good();
+    let example = std::fs::read_to_string(crate::fixture::example("ingress.yaml")).unwrap();
+    for tenant in ["acme", "globex"] {
+        lab.apply(&example.replace("acme", tenant)).good();
+    }
+    lab.wait_for_pods();
+    for tenant in ["acme", "globex"] {
+        let url = format!("http://{}/", lab.outside_address(tenant));
+        for name in ["shop", "blog"] {
+            let (host, wanted) = (format!("Host: {name}.example"), format!("{tenant}/{name}"));
+            let mut last = String::new();
+            await_condition(|| {
+                last = lab.outside(&["curl", "-s", "-m", "5", "-H", &host, &url]).out;
+                last.contains(&format!("\"pod\":\"{wanted}\""))
+            })
+            .unwrap_or_else(|()| panic!("{wanted}: {last}"));
+        }
+        let nobody = ["curl", "-s", "-m", "5", "-H", "Host: other.example", &url];
+        assert!(lab.outside(&nobody).out.contains("503"), "the proxy itself answers");
+    }
 }

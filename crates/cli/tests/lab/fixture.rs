@@ -96,8 +96,7 @@ impl Lab {
     /// A lab with the two tenants of the example, all pods ready.
     pub(crate) fn with_two_tenants() -> Lab {
         let lab = Lab::up(3);
-        let example = repository().join("examples/two-tenants.yaml");
-        lab.apply(&std::fs::read_to_string(example).unwrap()).good();
+        lab.apply(&std::fs::read_to_string(example("two-tenants.yaml")).unwrap()).good();
         lab.wait_for_pods();
         lab
     }
@@ -234,6 +233,11 @@ fn show_logs(name: &str) {
 /// Where a lab keeps its state.
 pub(crate) fn state_dir(name: &str) -> PathBuf {
     Path::new("/run/atoll/lab").join(name)
+}
+
+/// One of the examples that people read.
+pub(crate) fn example(name: &str) -> PathBuf {
+    repository().join("examples").join(name)
 }
 
 fn repository() -> PathBuf {

@@ -1,6 +1,6 @@
 //! Pods and the outside, from `kubectl apply` to an answer: two tenants with the same addresses at
 //! the same time, and one that has no egress. The outside is a machine on the nodes' wire that is no
-//! node, and an address behind it.
+//! node, and an address behind it. What leaves by an address of its network is with it.
 
 use std::process::{Child, Stdio};
 
@@ -10,7 +10,7 @@ use crate::fixture::{
     Lab, Said, atoll_command, await_condition, kill_agent_and_await_the_next, state_dir,
 };
 
-const WIRE: &str = "172.30.0.1";
+pub(crate) const WIRE: &str = "172.30.0.1";
 const FAR: &str = "203.0.113.5";
 
 /// The outside of a lab, where a server answers until this value goes.
@@ -82,8 +82,8 @@ fn shop(name: &str, port: u16, policy: &str) -> String {
     yaml(&[server, service])
 }
 
-/// Who answers somebody outside at a node's port, and as whom it sees the asker.
-fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, String)> {
+/// Who answers somebody outside at an address and port, and as whom it sees the asker.
+pub(crate) fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, String)> {
     let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
     let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
     let to = format!("{node}:{port}");
@@ -98,16 +98,20 @@ fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, String)> {
 
 /// Says how the pods of a tenant reach the outside.
 fn set_egress(lab: &Lab, tenant: &str, mode: &str) {
-    let patch = json!({"spec": {"egress": {"mode": mode}}}).to_string();
+    let patch = json!({"spec": {"egress": {"mode": mode, "addresses": null}}}).to_string();
     let network = format!("{tenant}.default");
     lab.kubectl(&["patch", "network", &network, "--type=merge", "-p", &patch]).good();
 }
 
 /// Two tenants with egress, one without, and the outside.
 fn lab() -> (Lab, World) {
-    let lab = Lab::up(2);
+    lab_of(&["node1", "node2"])
+}
+
+fn lab_of(nodes: &[&str]) -> (Lab, World) {
+    let lab = Lab::up(u8::try_from(nodes.len()).unwrap());
     let world = World::of(&lab);
-    for node in ["node1", "node2"] {
+    for node in nodes {
         lab.node(node, &["ip", "route", "add", "default", "via", WIRE]).good();
     }
     ["acme", "globex", "hooli"].iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
@@ -118,7 +122,11 @@ fn lab() -> (Lab, World) {
 
 /// Whom the outside saw asking; none where nobody answered.
 fn seen(lab: &Lab, tenant: &str, protocol: &str, to: &str) -> Option<String> {
-    let said = lab.connect(&format!("{tenant}/web"), protocol, &format!("{to}:8080"));
+    seen_by(lab, &format!("{tenant}/web"), protocol, to)
+}
+
+fn seen_by(lab: &Lab, pod: &str, protocol: &str, to: &str) -> Option<String> {
+    let said = lab.connect(pod, protocol, &format!("{to}:8080"));
     let answer: Value = serde_json::from_str(&said.out).ok()?;
     Some(answer["peer"].as_str()?.rsplit_once(':')?.0.to_owned())
 }
@@ -192,17 +200,64 @@ fn connections_to_the_outside_go_on_while_the_agent_is_killed() {
     }
 }
 
-const NODES: [&str; 2] = ["172.30.0.11", "172.30.0.12"];
+const POOL: &str = "
+apiVersion: atoll.dev/v1alpha1
+kind: AddressPool
+metadata: {name: exits}
+spec: {cidrs: [172.30.0.208/30]}
+";
+/// The tenants, and the address that the outside is to know each by.
+const EXITS: [(&str, &str); 2] = [("acme", "172.30.0.208"), ("globex", "172.30.0.209")];
+
+/// Waits until the outside sees a pod of each tenant as its network's address.
+fn await_exits(lab: &Lab, pod: &str) {
+    for (tenant, address) in EXITS {
+        let mut last = None;
+        await_condition(|| {
+            last = seen_by(lab, &format!("{tenant}/{pod}"), "tcp", FAR);
+            last.as_deref() == Some(address)
+        })
+        .unwrap_or_else(|()| panic!("{tenant}/{pod} is seen as {last:?}"));
+    }
+}
+
+#[test]
+fn pods_of_every_node_leave_by_the_address_of_their_network_also_when_its_node_fails() {
+    let (lab, _world) = lab_of(&["node1", "node2", "node3"]);
+    lab.apply(POOL).good();
+    for ((name, address), (_, port)) in EXITS.into_iter().zip(SHOPS) {
+        lab.apply(&shop(name, port, "Local")).good();
+        let egress = json!({"mode": "address", "addresses": [address]});
+        let patch = json!({"spec": {"egress": egress}}).to_string();
+        let network = format!("{name}.default");
+        lab.kubectl(&["patch", "network", &network, "--type=merge", "-p", &patch]).good();
+    }
+    lab.wait_for_pods();
+    ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
+    let first = lab.holder(EXITS[0].1, |_| true);
+    let agent = lab.agent_pid(&first).unwrap();
+    crate::balancers::signal(agent, "-STOP");
+    lab.holder(EXITS[0].1, |node| node != first);
+    await_exits(&lab, if first == "node1" { "far" } else { "web" });
+    crate::balancers::signal(agent, "-CONT");
+    ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
+    set_egress(&lab, "globex", "none");
+    await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");
+    assert_eq!(seen(&lab, "acme", "tcp", FAR).as_deref(), Some(EXITS[0].1));
+}
+
+/// The third has no pod of anybody.
+const NODES: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 const SHOPS: [(&str, u16); 2] = [("acme", 30100), ("globex", 30200)];
 
-/// Whom the outside finds at a port of either node.
-fn found(lab: &Lab, port: u16) -> [Option<(String, String)>; 2] {
+/// Whom the outside finds at a port of each node.
+fn found(lab: &Lab, port: u16) -> [Option<(String, String)>; 3] {
     NODES.map(|node| entered(lab, node, port))
 }
 
 #[test]
-fn the_outside_reaches_a_service_by_its_port_of_every_node_that_has_a_pod_of_its_network() {
-    let (lab, _world) = lab();
+fn the_outside_reaches_a_service_by_its_port_of_every_node_also_without_a_pod_of_its_network() {
+    let (lab, _world) = lab_of(&["node1", "node2", "node3"]);
     for (tenant, port) in SHOPS {
         lab.apply(&shop(tenant, port, "Cluster")).good();
     }
@@ -212,7 +267,7 @@ fn the_outside_reaches_a_service_by_its_port_of_every_node_that_has_a_pod_of_its
         let mut last = found(&lab, port);
         await_condition(|| {
             last = found(&lab, port);
-            last == [shop.clone(), shop.clone()]
+            last.iter().all(|found| *found == shop)
         })
         .unwrap_or_else(|()| panic!("{tenant}: {last:?}"));
     }
@@ -226,12 +281,13 @@ fn the_outside_reaches_a_service_by_its_port_of_every_node_that_has_a_pod_of_its
         "spec": {"podSelector": {"matchLabels": {"app": "shop"}}, "policyTypes": ["Ingress"],
                  "ingress": [{"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}]}});
     lab.apply(&yaml(&[nobody])).good();
-    await_condition(|| found(&lab, 30100) == [None, None]).expect("the policy holds");
+    await_condition(|| found(&lab, 30100) == [None, None, None]).expect("the policy holds");
     assert!(lab.drops(Some("acme.default"), "policy-denied-ingress") > 0);
     assert_eq!(entered(&lab, NODES[0], 30200).unwrap().0, "globex/far");
 
     let local = r#"{"spec":{"externalTrafficPolicy":"Local"}}"#;
     lab.kubectl(&["patch", "service", "shop", "-n", "globex", "-p", local]).good();
     await_condition(|| found(&lab, 30200)[0].is_none()).expect("node1 has no pod of it");
+    await_condition(|| found(&lab, 30200)[2].is_none()).expect("nor has node3");
     assert_eq!(entered(&lab, NODES[1], 30200).unwrap().0, "globex/far");
 }

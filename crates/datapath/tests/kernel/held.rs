@@ -1,32 +1,38 @@
-//! Addresses of the outside: the uplink has them, the neighbours are told, and nothing stays.
+//! Addresses of the outside: the uplink has them, the neighbours are told, nothing that comes there
+//! reaches the node's own programs, and nothing stays.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_datapath::Datapath;
-use atoll_testkit::{Direction, Namespace, PacketSocket, eventually};
+use atoll_datapath::{Datapath, DropReason};
+use atoll_plan::Step;
+use atoll_testkit::{Direction, PacketSocket, eventually};
 
-const UNDERLAY: &str = "192.168.77.1";
+use crate::fabric::{Fabric, Node, network};
+use crate::outside::World;
+use crate::talk::BRIEF;
+
+const HELD: [&str; 2] = ["192.168.77.50", "fd77::50"];
+const OWN: [&str; 2] = ["192.168.77.1", "fd77::1"];
+
+/// Sends a datagram from the current namespace.
+fn send(bytes: &[u8], ip: &str, port: u16) {
+    let to = SocketAddr::new(ip.parse().unwrap(), port);
+    let own = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let _lost = UdpSocket::bind(own).unwrap().send_to(bytes, to);
+}
 
 /// A node, and a neighbour on its link.
 struct Link {
-    node: Namespace,
-    neighbour: Namespace,
+    neighbour: World,
+    fabric: Fabric,
 }
 
 fn link() -> Link {
-    let (node, neighbour) = (Namespace::new(), Namespace::new());
-    let there = neighbour.path();
-    node.ip(&format!("link add uplink type veth peer name eth0 netns {}", there.display()));
-    node.ip(&format!("address add {UNDERLAY}/24 dev uplink"));
-    node.ip("address add 2001:db8::1/64 dev uplink nodad");
-    node.ip("link set uplink up");
-    neighbour.ip("address add 192.168.77.2/24 dev eth0");
-    neighbour.ip("address add 2001:db8::2/64 dev eth0 nodad");
-    neighbour.ip("link set eth0 up");
-    Link { node, neighbour }
+    let (neighbour, fabric) = World::with_nodes(1);
+    Link { neighbour, fabric }
 }
 
 fn ips(texts: &[&str]) -> BTreeSet<IpAddr> {
@@ -34,61 +40,103 @@ fn ips(texts: &[&str]) -> BTreeSet<IpAddr> {
 }
 
 impl Link {
-    fn run<T: Send>(&self, job: impl AsyncFnOnce() -> T + Send) -> T {
-        self.node.run(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(job())
-        })
+    fn node(&self) -> &Node {
+        &self.fabric.nodes[0]
     }
 
-    fn hold(&self, texts: &[&str]) -> BTreeSet<IpAddr> {
-        let wanted = ips(texts);
-        self.run(async || Datapath::hold(UNDERLAY.parse().unwrap(), &wanted).await.unwrap())
-    }
-
-    fn announce(&self, texts: &[&str]) {
-        let told = ips(texts);
-        self.run(async || Datapath::announce(UNDERLAY.parse().unwrap(), &told).await.unwrap());
+    /// Has the node answer for exactly these, for one network.
+    fn hold(&self, texts: &[&str]) {
+        let held = ips(texts).into_iter().map(|ip| (ip, network(100)));
+        self.node().plan.lock().unwrap().held = held.collect();
+        self.fabric.converge();
+        assert_eq!(self.node().observe(), self.node().planned());
     }
 
     fn addresses(&self) -> String {
-        self.node.ip("-o address show dev uplink")
+        self.node().namespace.ip("-o address show dev uplink")
     }
 
-    /// Whether anybody has the address: a port where nobody listens refuses at once.
-    fn reaches(&self, ip: &str) -> bool {
-        let to = SocketAddr::new(ip.parse().unwrap(), 9);
-        let tried = self.neighbour.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(5)));
-        tried.unwrap_err().kind() == ErrorKind::ConnectionRefused
+    /// Whether the neighbour finds anybody at the address.
+    fn is_found(&self, ip: &str) -> bool {
+        self.neighbour.namespace.ip("neigh flush all");
+        let found = || {
+            self.neighbour.namespace.run(|| send(b"?", ip, 9));
+            let known = self.neighbour.namespace.ip(&format!("neigh show {ip}"));
+            (known.contains("lladdr") || known.contains("FAILED")).then_some(known)
+        };
+        eventually("the neighbour knows", found).contains("lladdr")
+    }
+
+    fn connect(&self, ip: &str, port: u16) -> std::io::Result<TcpStream> {
+        let to = SocketAddr::new(ip.parse().unwrap(), port);
+        self.neighbour.namespace.run(|| TcpStream::connect_timeout(&to, BRIEF))
+    }
+
+    fn not_served(&self) -> u64 {
+        self.node().dropped(Some(network(100)), DropReason::NotServed)
     }
 }
 
 #[test]
 fn a_neighbour_finds_an_address_where_it_is_held_and_not_after_it_went() {
     let link = link();
-    assert!(link.reaches(UNDERLAY) && !link.reaches("192.168.77.50"));
-    assert_eq!(
-        link.hold(&["192.168.77.50", "2001:db8::50"]),
-        ips(&["192.168.77.50", "2001:db8::50"])
-    );
-    for ip in ["192.168.77.50", "2001:db8::50"] {
-        eventually(&format!("{ip} is found"), || link.reaches(ip).then_some(()));
-    }
-    assert!(link.hold(&["192.168.77.50"]).is_empty(), "it was there before");
-    assert!(!link.addresses().contains("2001:db8::50"));
+    assert!(link.is_found(OWN[0]) && !link.is_found(HELD[0]));
+    link.hold(&HELD);
+    assert!(HELD.iter().all(|ip| link.is_found(ip)));
+    assert!(link.node().converge().is_empty(), "it was there before");
+    link.hold(&HELD[..1]);
+    assert!(!link.addresses().contains(HELD[1]));
     link.hold(&[]);
-    link.neighbour.ip("neigh flush all");
-    assert!(!link.reaches("192.168.77.50") && link.reaches(UNDERLAY));
+    assert!(!link.is_found(HELD[0]) && link.is_found(OWN[0]));
     let left = link.addresses();
-    assert!(left.contains("192.168.77.1/24") && left.contains("2001:db8::1/64"), "{left}");
+    assert!(left.contains("192.168.77.1/24") && left.contains("fd77::1/64"), "{left}");
+}
+
+#[test]
+fn nothing_that_comes_to_a_held_address_reaches_the_nodes_own_programs_but_pings() {
+    let link = link();
+    link.hold(&HELD);
+    let listen = |ip: &str| TcpListener::bind((ip, 10_250)).unwrap();
+    let _v6 = link.node().namespace.run(|| listen("::"));
+    let udp = link.node().namespace.run(|| UdpSocket::bind("[::]:5353").unwrap());
+    udp.set_read_timeout(Some(BRIEF)).unwrap();
+    for (held, own) in HELD.into_iter().zip(OWN) {
+        link.connect(own, 10_250).expect("the node answers at its own address");
+        for port in [10_250, 22] {
+            let before = link.not_served();
+            let silent = link.connect(held, port).unwrap_err();
+            assert_eq!(silent.kind(), ErrorKind::TimedOut, "{held}:{port}");
+            assert!(link.not_served() > before, "{held}:{port}");
+        }
+        link.neighbour.namespace.run(|| send(b"held", held, 5353));
+        assert!(udp.recv(&mut [0; 8]).is_err(), "{held} by UDP");
+        link.neighbour.namespace.run(|| send(b"!", own, 5353));
+        assert_eq!(udp.recv(&mut [0; 8]).unwrap(), 1, "{own} by UDP");
+        assert!(crate::talk::ping_from(&link.neighbour.namespace, held.parse().unwrap()));
+    }
+}
+
+#[test]
+fn a_tunnel_packet_to_a_held_address_is_no_nodes() {
+    let link = link();
+    link.hold(&HELD);
+    let before = link.not_served();
+    let frame = crate::forge::vxlan(100, &[0; 60]);
+    let port = crate::fabric::OVERLAY_PORT;
+    link.neighbour.namespace.run(|| send(&frame, HELD[0], port));
+    eventually("it was dropped", || (link.not_served() > before).then_some(()));
+    let strangers = || link.node().dropped(None, DropReason::OverlayStranger);
+    assert_eq!(strangers(), 0);
+    link.neighbour.namespace.run(|| send(&frame, OWN[0], port));
+    eventually("the tunnel saw the other", || (strangers() > 0).then_some(()));
 }
 
 #[test]
 fn the_node_itself_never_speaks_from_an_address_that_it_holds() {
     let link = link();
-    link.hold(&["192.168.77.50", "2001:db8::50"]);
-    for (to, own) in [("192.168.77.2", "192.168.77.1"), ("2001:db8::2", "2001:db8::1")] {
-        let route = link.node.ip(&format!("route get {to}"));
+    link.hold(&HELD);
+    for (to, own) in [("192.168.77.2", OWN[0]), ("fd77::2", OWN[1])] {
+        let route = link.node().namespace.ip(&format!("route get {to}"));
         assert!(route.contains(&format!("src {own} ")), "{route}");
     }
 }
@@ -96,23 +144,22 @@ fn the_node_itself_never_speaks_from_an_address_that_it_holds() {
 #[test]
 fn an_address_that_somebody_else_gave_the_link_stays_theirs() {
     let link = link();
-    link.node.ip("address add 192.168.77.50/32 dev uplink");
-    let wanted = ips(&["192.168.77.50", "192.168.77.51"]);
-    let held = async || Datapath::hold(UNDERLAY.parse().unwrap(), &wanted).await;
-    let error = link.run(held).unwrap_err().to_string();
-    assert!(error.contains("give link uplink the address 192.168.77.50"), "{error}");
-    assert!(link.addresses().contains("192.168.77.51/32"), "the others are held all the same");
+    link.node().namespace.ip("address add 192.168.77.50/32 dev uplink");
+    let step = Step::Hold(HELD[0].parse().unwrap(), network(100));
+    let error = link.node().run(move |state| state.apply(&step)).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("give link uplink the address 192.168.77.50"), "{cause}");
     link.hold(&[]);
-    let left = link.addresses();
-    assert!(left.contains("192.168.77.50/32") && !left.contains("192.168.77.51"), "{left}");
+    assert!(link.addresses().contains("192.168.77.50/32"));
 }
 
 #[test]
 fn the_neighbours_are_told_where_an_address_is_in_both_families() {
     let link = link();
-    let heard = link.neighbour.run(|| PacketSocket::open("eth0").unwrap());
-    link.hold(&["192.168.77.50", "2001:db8::50"]);
-    link.announce(&["192.168.77.50", "2001:db8::50"]);
+    let heard = link.neighbour.namespace.run(|| PacketSocket::open("node1").unwrap());
+    link.hold(&HELD);
+    let told = ips(&HELD);
+    link.node().run(move |state| state.datapath.as_ref().unwrap().announce(&told).unwrap());
     let (mut arp, mut advertisement) = (false, false);
     eventually("both were announced", || {
         while let Some((way, frame)) = heard.receive(Duration::from_millis(1)).unwrap() {
@@ -126,12 +173,27 @@ fn the_neighbours_are_told_where_an_address_is_in_both_families() {
 }
 
 #[test]
+fn an_address_goes_on_being_held_while_the_datapath_is_opened_anew() {
+    let link = link();
+    link.hold(&HELD);
+    link.node().run(crate::fabric::State::open);
+    assert_eq!(link.node().observe(), link.node().planned());
+    link.node().namespace.ip("address del 192.168.77.50/32 dev uplink");
+    assert_eq!(link.node().converge().len(), 1, "what somebody took away is put back");
+    assert!(link.is_found(HELD[0]));
+}
+
+#[test]
 fn what_is_held_goes_when_a_node_is_left() {
     let link = link();
-    link.hold(&["192.168.77.50"]);
-    let pins = tempfile::tempdir().unwrap();
-    let traces = link.run(async || Datapath::traces(pins.path()).await.unwrap());
+    link.hold(&HELD[..1]);
+    let (traces, left) = link.node().run(|state| {
+        let root = state.config.bpf_root.clone();
+        let traces = state.runtime.block_on(Datapath::traces(&root)).unwrap();
+        state.runtime.block_on(Datapath::remove(&root)).unwrap();
+        (traces, state.runtime.block_on(Datapath::traces(&root)).unwrap())
+    });
     assert!(traces.contains(&"address 192.168.77.50".to_owned()), "{traces:?}");
-    link.run(async || Datapath::remove(pins.path()).await.unwrap());
-    assert!(!link.addresses().contains("192.168.77.50"));
+    assert_eq!(left, Vec::<String>::new());
+    assert!(!link.addresses().contains(HELD[0]));
 }

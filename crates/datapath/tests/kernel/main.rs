@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod balancers;
 #[path = "../../../oracle/tests/bridge/mod.rs"]
 mod bridge;
 mod connections;
 mod counting;
 mod decisions;
 mod doors;
+mod egress_address;
 mod fabric;
 mod fragments;
 mod gateway;

@@ -5,14 +5,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use atoll_abi::{Backends, LAYOUT_VERSION, Slots};
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use aya::maps::{HashMap, Map, MapData};
 
 use crate::fabric::{Fabric, State, network};
 
 fn key(network: NetworkId, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
-    ServiceKey { network, ip: ip.parse().unwrap(), protocol, port: port.try_into().unwrap() }
+    let (ip, port) = (ip.parse().unwrap(), port.try_into().unwrap());
+    ServiceKey { network, side: Side::Inside, ip, protocol, port }
 }
 
 /// A service of `network` with this many backends, in either family.
@@ -25,7 +26,8 @@ fn service(network: NetworkId, v4: bool, backends: u16) -> Service {
         };
         Backend { addr: NetAddr::new(network, ip), port: 8080.try_into().unwrap() }
     };
-    Service { backends: (0..backends).map(backend).collect::<BTreeSet<_>>(), affinity: None }
+    let backends = (0..backends).map(backend).collect::<BTreeSet<_>>();
+    Service { backends, ..Service::default() }
 }
 
 /// How many pages of slots and of backends there are.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
 use atoll_datapath::DropReason;
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 
 use crate::decisions::{change_entries, let_time_pass};
@@ -31,7 +31,7 @@ pub(crate) fn front(of: IpAddr) -> SocketAddr {
 }
 
 pub(crate) fn key(network: NetworkId, ip: IpAddr, protocol: Protocol) -> ServiceKey {
-    ServiceKey { network, ip, protocol, port: PORT.try_into().unwrap() }
+    ServiceKey { network, side: Side::Inside, ip, protocol, port: PORT.try_into().unwrap() }
 }
 
 impl Fabric {
@@ -47,8 +47,8 @@ impl Fabric {
                 let backend = |addr: NetAddr| Backend { addr, port: TARGET.try_into().unwrap() };
                 let any = if v4 { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
                 let backends: BTreeSet<_> = addrs.map(backend).collect();
-                plan.services
-                    .insert(key(network, vip(any), protocol), Service { backends, affinity });
+                let service = Service { backends, affinity, ..Service::default() };
+                plan.services.insert(key(network, vip(any), protocol), service);
             }
         }
         self.converge();

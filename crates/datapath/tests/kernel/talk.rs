@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use atoll_testkit::Namespace;
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -124,12 +125,25 @@ fn echo_request(to: IpAddr) -> Vec<u8> {
 
 /// One echo request; whether the answer came from `to` within `limit`.
 pub(crate) fn ping(client: Voice, to: IpAddr, limit: Duration) -> bool {
-    let target = SocketAddr::new(to, 0);
-    let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
-    let icmp = || Socket::new(Domain::for_address(target), Type::RAW, Some(protocol)).unwrap();
-    let socket = client.pod.namespace.run(icmp);
+    let socket = icmp(&client.pod.namespace, to);
     socket.bind(&SocketAddr::new(client.ip, 0).into()).unwrap();
     socket.bind_device(Some(b"eth0")).unwrap();
+    is_answered(&socket, to, limit)
+}
+
+/// The same from a namespace that is no pod's.
+pub(crate) fn ping_from(namespace: &Namespace, to: IpAddr) -> bool {
+    is_answered(&icmp(namespace, to), to, LIMIT)
+}
+
+fn icmp(namespace: &Namespace, to: IpAddr) -> Socket {
+    let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+    let domain = Domain::for_address(SocketAddr::new(to, 0));
+    namespace.run(|| Socket::new(domain, Type::RAW, Some(protocol)).unwrap())
+}
+
+fn is_answered(socket: &Socket, to: IpAddr, limit: Duration) -> bool {
+    let target = SocketAddr::new(to, 0);
     socket.set_read_timeout(Some(limit)).unwrap();
     let request = echo_request(to);
     socket.send_to(&request, &target.into()).unwrap();

@@ -37,6 +37,10 @@ pub struct NodeView<'a> {
     pub fronts: Vec<Front<'a>>,
     /// What the networks that are present here say of the outside.
     pub outlets: Vec<OutletOf<'a>>,
+    /// Those among them that have no pod here.
+    pub guests: BTreeSet<NetworkId>,
+    /// The addresses of the outside that this node answers for, and the network that each is for.
+    pub held: BTreeMap<IpAddr, NetworkId>,
     /// What no pod reaches outside: nodes, what is the cluster's own, what an administrator denies.
     pub denied: BTreeSet<Cidr>,
 }
@@ -176,7 +180,8 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     }
     compiled.plan.doors = doors(view, &compiled.plan);
     compiled.plan.service_doors = service_doors(view, &compiled);
-    plan_egress(&view.outlets, &view.denied, &mut compiled.plan, &mut compiled.complaints);
+    compiled.plan.held = view.held.clone();
+    plan_egress(view, &mut compiled.plan, &mut compiled.complaints);
     compiled
 }
 

@@ -1,10 +1,15 @@
 //! Where a service leads, case by case.
 
+use std::collections::BTreeSet;
+
 use atoll_model::compile::ServiceBook;
+use atoll_plan::ServiceKey;
 use atoll_types::Protocol;
 use serde_json::json;
 
-use crate::stage::{News, book, by_hand, complaints, held, id, key, leads, pods, tcp, tell, web};
+use crate::stage::{
+    News, book, by_hand, complaints, held, id, key, leads, outside, pods, tcp, tell, web,
+};
 
 const ACME: &str = "acme.default";
 const GLOBEX: &str = "globex.default";
@@ -304,8 +309,8 @@ fn a_node_port_leads_to_whom_the_external_policy_allows_and_nobody_else_can_clai
         let [first, second] = two_pods(ACME);
         let book = told(&[first, second, slice(), News::Service(ACME, "web", spec(policy))]);
         assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)).map(|all| all.len()), Some(2));
-        assert_eq!(leads(&book, &tcp(1, "::", 30080)), None, "the service has no such family");
-        leads(&book, &tcp(1, "0.0.0.0", 30080))
+        assert_eq!(leads(&book, &outside(1, "::", 30080)), None, "the service has no such family");
+        leads(&book, &outside(1, "0.0.0.0", 30080))
     };
     assert_eq!(at("Cluster").map(|all| all.len()), Some(2));
     assert_eq!(at("Local"), Some(vec!["1/10.0.0.5:8080".to_owned()]));
@@ -313,4 +318,50 @@ fn a_node_port_leads_to_whom_the_external_policy_allows_and_nobody_else_can_clai
     thief["externalIPs"] = json!(["0.0.0.0"]);
     let book = told(&[News::Service(ACME, "web", thief)]);
     assert_eq!(leads(&book, &tcp(1, "0.0.0.0", 80)), None);
+    assert_eq!(leads(&book, &outside(1, "0.0.0.0", 80)), None);
+}
+
+/// A load balancer with a pod here and one elsewhere.
+fn balanced(policy: &str, sources: &serde_json::Value) -> ServiceBook {
+    let spec = json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}],
+                      "externalTrafficPolicy": policy, "loadBalancerSourceRanges": sources});
+    let [first, second] = two_pods(ACME);
+    let slice = News::Slice(ACME, "web-1", pods(&["web-0", "web-1"]));
+    let held = News::Held(ACME, "192.0.2.5", "web");
+    told(&[first, second, slice, News::Service(ACME, "web", spec), held])
+}
+
+#[test]
+fn the_outside_is_led_to_whom_the_external_policy_allows_and_pods_to_everybody() {
+    for (policy, behind) in [("Cluster", 2), ("Local", 1)] {
+        let book = balanced(policy, &json!([]));
+        let at = |key: &ServiceKey| leads(&book, key).map(|all| all.len());
+        assert_eq!(at(&outside(1, "192.0.2.5", 80)), Some(behind), "{policy}");
+        assert_eq!(at(&tcp(1, "192.0.2.5", 80)), Some(2), "{policy}");
+        assert_eq!(at(&outside(1, "10.96.0.9", 80)), None, "that one is inside alone");
+        assert_eq!(at(&outside(2, "192.0.2.5", 80)), None);
+    }
+}
+
+#[test]
+fn a_load_balancer_lets_in_clients_of_its_ranges_and_of_its_own_family() {
+    let sources = |ranges| {
+        let book = balanced("Cluster", &ranges);
+        let at = &book.served()[&outside(1, "192.0.2.5", 80)];
+        at.sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(json!([])), ["0.0.0.0/0"]);
+    assert_eq!(sources(json!(["203.0.113.0/24", "2001:db8::/32"])), ["203.0.113.0/24"]);
+    assert_eq!(sources(json!(["2001:db8::/32"])), Vec::<String>::new(), "nobody of this family");
+}
+
+#[test]
+fn of_a_network_that_has_no_pod_here_the_outside_alone_is_served() {
+    let mut book = balanced("Cluster", &json!([]));
+    let (inside, edge) = (tcp(1, "10.96.0.9", 80), outside(1, "192.0.2.5", 80));
+    assert!(book.served().contains_key(&inside));
+    book.set_guests(&["acme.default".to_owned()].into());
+    assert!(!book.served().contains_key(&inside) && book.served().contains_key(&edge));
+    book.set_guests(&BTreeSet::new());
+    assert!(book.served().contains_key(&inside) && book.served().contains_key(&edge));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront, ServiceName};
 use atoll_model::outside::{Held, Purpose};
-use atoll_plan::{Service, ServiceKey};
+use atoll_plan::{Service, ServiceKey, Side};
 use atoll_types::{MacAddr, NetworkId, PodRef, Protocol};
 use serde_json::{Value, json};
 
@@ -127,6 +127,7 @@ pub(crate) fn by_hand(addresses: &[&str]) -> Value {
 
 pub(crate) fn key(network: u32, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
     ServiceKey {
+        side: Side::Inside,
         network: id(network),
         ip: ip.parse().unwrap(),
         protocol,
@@ -136,6 +137,11 @@ pub(crate) fn key(network: u32, ip: &str, protocol: Protocol, port: u16) -> Serv
 
 pub(crate) fn tcp(network: u32, ip: &str, port: u16) -> ServiceKey {
     key(network, ip, Protocol::Tcp, port)
+}
+
+/// A port that the outside reaches.
+pub(crate) fn outside(network: u32, ip: &str, port: u16) -> ServiceKey {
+    ServiceKey { side: Side::Outside, ..tcp(network, ip, port) }
 }
 
 /// Where a service leads, as text; none where the address is nobody's.

@@ -1,6 +1,9 @@
 //! Services on their way into a kernel made of maps.
 
-use atoll_model::compile::{EndpointGroup, ServiceFront};
+use std::net::IpAddr;
+
+use atoll_model::compile::{EndpointGroup, Outlet, ServiceFront};
+use atoll_model::outside::{Held, Purpose};
 use serde_json::json;
 
 use super::*;
@@ -109,4 +112,23 @@ async fn a_restarted_agent_keeps_services_until_it_has_seen_theirs() {
     assert_eq!(agent.serves(10).await, before, "the slices were not seen");
     agent.change(Change::Groups(quarter(), Delta::All([].into()))).await;
     agent.serves(0).await;
+}
+
+#[tokio::test]
+async fn a_node_answers_for_an_address_for_as_long_as_a_claim_says_so_and_knows_whose_it_is() {
+    let agent = Agent::start();
+    agent.see_pods().await;
+    agent.settle().await;
+    let ip = IpAddr::from([203, 0, 113, 9]);
+    let purpose = Purpose::Egress { network: "hooli.default".into() };
+    let held = Held { address: ip, node: "node1".into(), purpose };
+    let claim = "outside.203.0.113.9".to_owned();
+    agent.hear(Change::Answered(Delta::Put(claim.clone(), held))).await;
+    assert!(agent.observed().held.is_empty(), "nobody knows the number of its network");
+    let outlet = Outlet { id: Some(network(9)), ..Outlet::default() };
+    let all = Delta::All([("hooli.default".to_owned(), outlet)].into());
+    agent.hear(Change::Outlet("hooli.default".into(), all)).await;
+    assert_eq!(agent.observed().held, [(ip, Some(network(9)))].into());
+    agent.hear(Change::Answered(Delta::Gone(claim))).await;
+    assert!(agent.observed().held.is_empty());
 }

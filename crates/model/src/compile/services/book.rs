@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU16;
 
-use atoll_plan::{Service, ServiceKey};
+use atoll_plan::{Service, ServiceKey, Side};
 use atoll_types::{NetworkId, Protocol};
 
 use super::choice::Vantage;
@@ -81,6 +81,19 @@ impl ServiceBook {
         }
         for (name, id) in networks {
             self.networks.entry(name.clone()).or_insert_with(|| Network::new(*id));
+        }
+    }
+
+    /// Serves the clients of exactly these networks from outside alone, as none of their pods is here.
+    pub fn set_guests(&mut self, guests: &BTreeSet<String>) {
+        let changed = self.networks.iter_mut().filter_map(|(name, known)| {
+            let is_guest = guests.contains(name);
+            let before = std::mem::replace(&mut known.is_guest, is_guest);
+            (before != is_guest).then(|| name.clone())
+        });
+        for network in changed.collect::<Vec<_>>() {
+            let services: Vec<_> = self.services_of(&network).cloned().collect();
+            services.iter().for_each(|key| self.compile(&network, key));
         }
     }
 
@@ -163,6 +176,7 @@ impl ServiceBook {
         let addresses = known.resolver.iter().flat_map(|resolver| &resolver.addresses);
         let mut keys = addresses.map(|ip| ServiceKey {
             network: known.id,
+            side: Side::Inside,
             ip: *ip,
             protocol: Protocol::Udp,
             port: DNS,

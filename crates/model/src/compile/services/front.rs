@@ -1,12 +1,12 @@
 //! A Service object as clients of it see it, parsed once: addresses, ports, and how it chooses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use atoll_api::marks::VIP;
-use atoll_types::Protocol;
+use atoll_types::{Cidr, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
 
 use super::fronts::Rank;
@@ -29,6 +29,8 @@ pub struct ServiceFront {
     pub local_only: bool,
     /// Whether only pods of the node that a connection comes in by take it.
     pub external_local_only: bool,
+    /// The clients that are let in at the addresses of a load balancer; none: all.
+    pub sources: Option<BTreeSet<Cidr>>,
 }
 
 /// A port of a service.
@@ -64,6 +66,11 @@ pub enum ServiceError {
     /// A protocol is not known.
     #[error("the service's protocol {0:?} is not known; it must be TCP, UDP or SCTP")]
     Protocol(String),
+    /// A range of clients is none.
+    #[error(
+        "{0:?} in the service's loadBalancerSourceRanges is no range; write one like 203.0.113.0/24"
+    )]
+    Source(String),
     /// The timeout of the affinity is none.
     #[error(
         "the service's sessionAffinityConfig.clientIP.timeoutSeconds is {0}; it must be more than 0"
@@ -86,6 +93,7 @@ impl ServiceFront {
             affinity: affinity(spec)?,
             local_only: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local_only: spec.external_traffic_policy.as_deref() == Some("Local"),
+            sources: sources(spec)?,
         })
     }
 }
@@ -121,6 +129,16 @@ fn port(port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
         port: number.ok_or(ServiceError::Port(port.port))?,
         node_port: port.node_port.map_or(Ok(None), node_port)?,
     })
+}
+
+/// An empty list is none.
+fn sources(spec: &k8s::ServiceSpec) -> Result<Option<BTreeSet<Cidr>>, ServiceError> {
+    let ranges = spec.load_balancer_source_ranges.iter().flatten().map(|text| {
+        let text = text.trim();
+        text.parse::<Cidr>().map_err(|_| ServiceError::Source(text.to_owned()))
+    });
+    let ranges = ranges.collect::<Result<BTreeSet<_>, _>>()?;
+    Ok((!ranges.is_empty()).then_some(ranges))
 }
 
 /// Zero is none; the API gives one in its place where the service should have it.
@@ -213,6 +231,21 @@ mod tests {
         assert!(local.external_local_only && !local.local_only);
         let wrong = web(&json!({"ports": [{"port": 80, "nodePort": 70000}]})).unwrap_err();
         assert!(wrong.to_string().starts_with("the service's nodePort 70000"));
+    }
+
+    #[test]
+    fn a_load_balancer_lets_in_whom_it_names_and_everybody_where_it_names_nobody() {
+        let with = |ranges: Value| web(&json!({"loadBalancerSourceRanges": ranges}));
+        assert_eq!(web(&json!({})).unwrap().sources, None);
+        assert_eq!(with(json!([])).unwrap().sources, None);
+        let two = with(json!(["203.0.113.0/24", " 2001:db8::/32 "])).unwrap().sources.unwrap();
+        let two: Vec<String> = two.iter().map(ToString::to_string).collect();
+        assert_eq!(two, ["203.0.113.0/24", "2001:db8::/32"]);
+        assert_eq!(
+            with(json!(["everybody"])).unwrap_err().to_string(),
+            "\"everybody\" in the service's loadBalancerSourceRanges is no range; write one like \
+             203.0.113.0/24"
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use atoll_plan::{Backend, Service, ServiceKey};
-use atoll_types::{NetAddr, NetworkId};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
+use atoll_types::{Cidr, NetAddr, NetworkId};
 
 use super::choice::{Candidate, Vantage, choose};
 use super::front::{FrontPort, ServiceFront};
@@ -41,6 +41,8 @@ pub(super) struct Network {
     pub(super) homes: Homes,
     pub(super) resolver: Option<ResolverFront>,
     pub(super) outside: OutsideAddresses,
+    /// Whether no pod of it is here, so that only clients from outside are served.
+    pub(super) is_guest: bool,
     services: BTreeMap<ObjectKey, ServiceFront>,
     groups: BTreeMap<ObjectKey, BTreeMap<String, EndpointGroup>>,
     /// The service of each slice.
@@ -58,6 +60,7 @@ impl Network {
             homes: Homes::default(),
             resolver: None,
             outside: OutsideAddresses::default(),
+            is_guest: false,
             services: BTreeMap::new(),
             groups: BTreeMap::new(),
             served: BTreeMap::new(),
@@ -161,10 +164,11 @@ impl Network {
                 continue;
             }
             for port in &front.ports {
-                let service = self.service(key, front, port, v4, front.local_only, vantage);
-                if let Some(claim) = self.node_port(key, front, port, v4, vantage) {
-                    outcome.claims.insert(claim.0, claim.1);
+                outcome.claims.extend(self.from_outside(key, front, port, &addresses, vantage));
+                if self.is_guest {
+                    continue;
                 }
+                let service = self.service(key, front, port, v4, front.local_only, vantage);
                 let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
                 for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
                     let key = self.key(*ip, port);
@@ -200,7 +204,8 @@ impl Network {
     }
 
     fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
-        ServiceKey { network: self.id, ip, protocol: port.protocol, port: port.port }
+        let (side, protocol) = (Side::Inside, port.protocol);
+        ServiceKey { network: self.id, side, ip, protocol, port: port.port }
     }
 
     /// A headless service hangs on nobody here.
@@ -242,20 +247,34 @@ impl Network {
         self.groups.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// What the port of this node that leads to the service claims: the unspecified address.
-    fn node_port(
+    /// What a port of the service claims for clients from outside, in the family of the `free`
+    /// addresses: its node port, at the unspecified address, and itself at each address that a claim
+    /// gives the service.
+    fn from_outside(
         &self,
         key: &ObjectKey,
         front: &ServiceFront,
         port: &FrontPort,
-        v4: bool,
+        free: &[(IpAddr, Rank)],
         vantage: &Vantage,
-    ) -> Option<(ServiceKey, Claim)> {
-        let ip: IpAddr =
+    ) -> Vec<(ServiceKey, Claim)> {
+        let v4 = free.iter().any(|(ip, _)| ip.is_ipv4());
+        let none: IpAddr =
             if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let at = ServiceKey { port: port.node_port?, ..self.key(ip, port) };
+        let node_port = port.node_port.map(|port| (none, port, BTreeSet::new()));
+        let held = self.outside.of(key).filter(|ip| free.iter().any(|(free, _)| free == ip));
+        let held = held.map(|ip| (ip, port.port, let_in(front, v4)));
+        let entrances: Vec<_> = node_port.into_iter().chain(held).collect();
+        if entrances.is_empty() {
+            return vec![];
+        }
         let service = self.service(key, front, port, v4, front.external_local_only, vantage);
-        Some((at, Claim { rank: Rank::Cluster, service }))
+        let claim = |(ip, number, sources)| {
+            let at = ServiceKey { side: Side::Outside, port: number, ..self.key(ip, port) };
+            let service = Service { sources, ..service.clone() };
+            (at, Claim { rank: Rank::Cluster, service })
+        };
+        entrances.into_iter().map(claim).collect()
     }
 
     fn service(
@@ -280,7 +299,17 @@ impl Network {
             }
         }
         let backends = choose(&candidates, local_only, vantage);
-        Service { backends: backends.into_iter().collect(), affinity: front.affinity }
+        let (backends, affinity) = (backends.into_iter().collect(), front.affinity);
+        Service { backends, affinity, sources: BTreeSet::new() }
+    }
+}
+
+/// The clients of one family that a load balancer lets in.
+fn let_in(front: &ServiceFront, v4: bool) -> BTreeSet<Cidr> {
+    let everybody = if v4 { "0.0.0.0/0" } else { "::/0" };
+    match &front.sources {
+        Some(ranges) => ranges.iter().filter(|range| range.is_ipv4() == v4).copied().collect(),
+        None => everybody.parse::<Cidr>().into_iter().collect(),
     }
 }
 

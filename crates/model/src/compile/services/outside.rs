@@ -1,5 +1,5 @@
-//! Addresses of the outside inside a network: what a load balancer has out there leads to its pods in
-//! here, too.
+//! Addresses of the outside: what a load balancer has out there leads to its pods, for clients from
+//! outside and for those of its own network.
 //!
 //! The rule: a claim alone gives a service such an address, never the service's own words.
 
@@ -32,6 +32,11 @@ impl OutsideAddresses {
         for (_, ip) in self.0.values().filter(|(holder, _)| holder == service) {
             front.addresses.insert(*ip, Rank::Vip);
         }
+    }
+
+    /// What a service has.
+    pub(super) fn of(&self, service: &ObjectKey) -> impl Iterator<Item = IpAddr> {
+        self.0.values().filter(move |(holder, _)| holder == service).map(|(_, ip)| *ip)
     }
 
     /// Whether a service has any.
