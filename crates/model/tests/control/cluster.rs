@@ -26,6 +26,7 @@ pub(crate) enum Object {
     Role(ClusterRole),
     Pool(api::AddressPool),
     Node(core::Node),
+    Type(api::NetworkType),
 }
 
 impl Object {
@@ -42,6 +43,7 @@ impl Object {
             Object::Role(_) => Kind::ClusterRole,
             Object::Pool(_) => Kind::AddressPool,
             Object::Node(_) => Kind::Node,
+            Object::Type(_) => Kind::NetworkType,
         }
     }
 
@@ -58,6 +60,7 @@ impl Object {
             Object::Role(object) => &object.metadata,
             Object::Pool(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
+            Object::Type(object) => &object.metadata,
         }
     }
 
@@ -74,6 +77,7 @@ impl Object {
             Object::Role(object) => &mut object.metadata,
             Object::Pool(object) => &mut object.metadata,
             Object::Node(object) => &mut object.metadata,
+            Object::Type(object) => &mut object.metadata,
         }
     }
 
@@ -99,6 +103,7 @@ impl Object {
             Object::Role(object) => Seen::ClusterRole(object.into()),
             Object::Pool(object) => Seen::AddressPool(object.into()),
             Object::Node(object) => Seen::Node(object.into()),
+            Object::Type(object) => Seen::NetworkType(object.into()),
         }
     }
 
@@ -246,6 +251,10 @@ impl Cluster {
             Action::TellBalancer(..) | Action::Seat(..) | Action::SetPoolStatus(..) => {
                 self.tell_of_outside(action)
             }
+            Action::SetTypeStatus(target, status) => self.guarded(target, |object| {
+                let Object::Type(type_) = object else { panic!("{object:?} is no type") };
+                type_.status = Some((**status).clone());
+            }),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
                 tenant.status = Some((**status).clone());
