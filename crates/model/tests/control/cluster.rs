@@ -248,13 +248,10 @@ impl Cluster {
                     None => drop(annotations.remove(marks::VIP)),
                 }
             }),
-            Action::TellBalancer(..) | Action::Seat(..) | Action::SetPoolStatus(..) => {
-                self.tell_of_outside(action)
-            }
-            Action::SetTypeStatus(target, status) => self.guarded(target, |object| {
-                let Object::Type(type_) = object else { panic!("{object:?} is no type") };
-                type_.status = Some((**status).clone());
-            }),
+            Action::TellBalancer(..)
+            | Action::Seat(..)
+            | Action::SetPoolStatus(..)
+            | Action::SetTypeStatus(..) => self.tell_of_what_is_shared(action),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
                 tenant.status = Some((**status).clone());
@@ -274,8 +271,8 @@ impl Cluster {
         }
     }
 
-    /// Writes down what concerns addresses of the outside.
-    fn tell_of_outside(&mut self, action: &Action) -> Outcome {
+    /// Writes down what concerns all tenants: addresses of the outside, types of networks.
+    fn tell_of_what_is_shared(&mut self, action: &Action) -> Outcome {
         match action {
             Action::TellBalancer(target, ips) => self.guarded(target, |object| {
                 let Object::Service(service) = object else { panic!("{object:?} is no service") };
@@ -296,7 +293,11 @@ impl Cluster {
                 let Object::Pool(pool) = object else { panic!("{object:?} is no pool") };
                 pool.status = Some((**status).clone());
             }),
-            other => panic!("{other:?} does not concern the outside"),
+            Action::SetTypeStatus(target, status) => self.guarded(target, |object| {
+                let Object::Type(type_) = object else { panic!("{object:?} is no type") };
+                type_.status = Some((**status).clone());
+            }),
+            other => panic!("{other:?} does not concern all tenants"),
         }
     }
 
