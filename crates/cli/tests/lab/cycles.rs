@@ -104,8 +104,11 @@ fn a_hundred_pods_that_come_and_go_in_every_way_leave_nothing_though_controllers
     assert_nothing_is_left(&lab, home, &links);
 
     lab.apply(&pods(home, &["sh", "-c", "exit 0"])).good();
-    let done = "{.items[?(@.status.phase=='Succeeded')].metadata.name}";
-    field(&lab, &["pods", "-n", home], done, |names| names.split(' ').count() == PODS);
+    let finished = |phases: &str| {
+        let ended = phases.split(' ').filter(|phase| ["Succeeded", "Failed"].contains(phase));
+        ended.count() == PODS
+    };
+    field(&lab, &["pods", "-n", home], "{.items[*].status.phase}", finished);
     assert_nothing_is_left(&lab, home, &BTreeSet::new());
     delete(&[]);
 

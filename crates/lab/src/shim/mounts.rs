@@ -50,7 +50,7 @@ fn hide(directory: &Path) -> anyhow::Result<()> {
     for point in below.iter().chain(kept.iter().filter(|point| !below.contains(point))) {
         match umount2(point, MntFlags::MNT_DETACH) {
             // Whoever took the file away took the mount with it.
-            Ok(()) | Err(Errno::ENOENT) => {}
+            Ok(()) | Err(Errno::ENOENT | Errno::EINVAL) => {}
             Err(error) => anyhow::bail!("cannot let go of {}: {error}", point.display()),
         }
     }
