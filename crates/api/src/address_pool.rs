@@ -36,6 +36,8 @@ pub struct AddressPoolSpec {
     /// The tenants that may have these addresses; without it, every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), inner(length(min = 1, max = 63)))]
+    #[x_kube(validation = Rule::new("self.all(tenant, tenant.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))")
+        .message("each of tenants is the name of a tenant, of lower-case letters, digits and inner dashes"))]
     pub tenants: Option<Vec<String>>,
 }
 

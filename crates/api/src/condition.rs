@@ -15,6 +15,11 @@ pub enum ConditionType {
     HasRoom,
     /// The network's pods speak to the outside from the addresses that it names.
     Egress,
+    /// The network was given to the provider of its type, which writes its status from then on.
+    Provided,
+    /// Nothing is left of what the provider made for a network that is being deleted. The provider
+    /// says so.
+    Released,
 }
 
 /// Why a condition is as it is: one CamelCase word for machines.

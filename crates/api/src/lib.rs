@@ -15,6 +15,7 @@ mod claim;
 mod cluster_network_policy;
 mod condition;
 mod network;
+mod network_type;
 mod port;
 mod subnet;
 mod tenant;
@@ -30,6 +31,7 @@ pub use network::{
     DnsMode, DnsService, EgressMode, Network, NetworkDns, NetworkEgress, NetworkIsolation,
     NetworkNodes, NetworkPhase, NetworkSpec, NetworkStatus,
 };
+pub use network_type::{NetworkType, NetworkTypeSpec, NetworkTypeStatus};
 pub use port::{InterfaceType, Port, PortPhase, PortSpec, PortStatus};
 pub use subnet::{Subnet, SubnetPhase, SubnetSpec, SubnetStatus};
 pub use tenant::{
@@ -49,7 +51,7 @@ pub const FINALIZER: &str = "atoll.dev/cleanup";
 /// Every custom resource definition that Atoll needs, in the order in which to apply them.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all = vec![Tenant::crd(), Network::crd(), Subnet::crd(), Port::crd(), Claim::crd()];
-    all.push(AddressPool::crd());
+    all.extend([AddressPool::crd(), NetworkType::crd()]);
     all.push(cluster_network_policy_crd());
     all
 }

@@ -32,7 +32,9 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?[.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')")
         .message("a network's name is <tenant>.<network>, each a DNS label"),
     validation = Rule::new("self.metadata.name.startsWith(self.spec.tenant + '.')")
-        .message("a network's name begins with its tenant: <tenant>.<network>")
+        .message("a network's name begins with its tenant: <tenant>.<network>"),
+    validation = Rule::new("!has(self.status) || !has(self.status.id) || self.spec.type in ['vpc', 'flat']")
+        .message("status.id: only networks of type vpc and flat have a number; a provider leaves it out")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.type != 'vpc' || size(self.cidrs) > 0")
@@ -51,9 +53,12 @@ pub struct NetworkSpec {
     #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot move to another tenant"))]
     pub tenant: String,
     /// The network's type: `vpc` has ranges of its own, `flat` gets addresses from the range that
-    /// all flat networks share. Other types wait for a provider that serves them.
+    /// all flat networks share. Other types wait for a provider that serves them: that of the
+    /// `NetworkType` of this name.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("type is vpc, flat or the name of a NetworkType, of lower-case letters, digits and inner dashes"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a network cannot change its type"))]
     pub type_: String,
     /// The VPC, by the name its tenant gives it. Networks of one tenant with the same `vpcID`
@@ -171,22 +176,28 @@ pub enum DnsMode {
 }
 
 /// A service in one of the tenant's namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct DnsService {
     /// Its namespace.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("namespace is the name of one of the tenant's namespaces, of lower-case letters, digits and inner dashes"))]
     pub namespace: String,
     /// Its name.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("name is the name of a service, of lower-case letters, digits and inner dashes"))]
     pub name: String,
 }
 
 /// What is known of a network.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkStatus {
     /// Where the network is in its life.
     #[serde(default)]
+    #[x_kube(validation = Rule::new("self == oldSelf || (oldSelf != 'Terminating' && self != 'Initializing')")
+        .message("phase: a network that is Terminating stays so, and none becomes Initializing again"))]
     pub phase: NetworkPhase,
     /// The number of the network's VPC: its VXLAN id on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]

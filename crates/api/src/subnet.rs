@@ -36,6 +36,8 @@ use serde::{Deserialize, Serialize};
 pub struct SubnetSpec {
     /// The network, by its object name `<tenant>.<network>`.
     #[schemars(length(min = 3, max = 127))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?[.][a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("network is the object name of a network, <tenant>.<network>"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a subnet cannot move to another network"))]
     pub network: String,
     /// The range. It lies inside one of the network's ranges.

@@ -71,10 +71,18 @@ pub struct TenantQuota {
 /// What a tenant's default network looks like.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.type != 'vpc' || (has(self.cidrs) && size(self.cidrs) > 0)")
+    .message("a network of type vpc needs at least one range in cidrs"))]
+#[x_kube(validation = Rule::new("self.type != 'flat' || !has(self.cidrs) || size(self.cidrs) == 0")
+    .message("a network of type flat takes no cidrs: its addresses come from the range that all flat networks share"))]
+#[x_kube(validation = Rule::new("!has(self.isolation) || self.isolation != 'open' || self.type == 'flat'")
+    .message("isolation: only a network of type flat can be open"))]
 pub struct DefaultNetwork {
     /// The network's type: `vpc`, `flat`, or one that a provider serves.
     #[serde(rename = "type")]
-    #[x_kube(validation = Rule::new("size(self) > 0").message("a network needs a type, such as vpc"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("type is vpc, flat or the name of a NetworkType, of lower-case letters, digits and inner dashes"))]
     pub type_: String,
     /// The network's address ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -68,6 +68,7 @@ pub(crate) async fn execute(client: &Client, action: &Action) -> Result<Executed
             write(client, target, json!({"spec": {"network": network, "node": node}})).await
         }
         Action::SetPoolStatus(target, status) => write_status(client, target, status).await,
+        Action::SetTypeStatus(target, status) => write_status(client, target, status).await,
         Action::SetTenantStatus(target, status) => write_status(client, target, status).await,
         Action::SetNetworkStatus(target, status) => write_status(client, target, status).await,
         Action::SetSubnetStatus(target, status) => write_status(client, target, status).await,

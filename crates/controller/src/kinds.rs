@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use atoll_api::{AddressPool, Claim, Network, Port, Subnet, Tenant};
+use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant};
 use atoll_model::intent::{Kind, ObjectName, Seen};
 use atoll_model::{Key, Target};
 use k8s_openapi::api::core::v1::{Namespace, Node, ObjectReference, Pod, Service};
@@ -56,6 +56,7 @@ known!(Namespace, |client, _| Api::all(client));
 known!(ClusterRole, |client, _| Api::all(client));
 known!(AddressPool, |client, _| Api::all(client));
 known!(Node, |client, _| Api::all(client));
+known!(NetworkType, |client, _| Api::all(client));
 known!(Port, |client, name| Api::namespaced(client, &name.namespace));
 known!(Pod, |client, name| Api::namespaced(client, &name.namespace));
 known!(Service, |client, name| Api::namespaced(client, &name.namespace));
@@ -106,6 +107,10 @@ macro_rules! with_kind {
             }
             atoll_model::intent::Kind::Node => {
                 type $known = k8s_openapi::api::core::v1::Node;
+                $body
+            }
+            atoll_model::intent::Kind::NetworkType => {
+                type $known = atoll_api::NetworkType;
                 $body
             }
         }

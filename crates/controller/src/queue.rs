@@ -195,9 +195,9 @@ impl Queue {
     }
 }
 
-/// Whether an object's status changes with every pod.
+/// Whether an object's status changes with every pod or network.
 fn counts_pods(key: &Key) -> bool {
-    matches!(key.kind, Kind::Subnet | Kind::Network | Kind::Tenant)
+    matches!(key.kind, Kind::Subnet | Kind::Network | Kind::Tenant | Kind::NetworkType)
 }
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_counts_pods_is_looked_at_four_times_a_second_at_most() {
-        for kind in [Kind::Subnet, Kind::Network, Kind::Tenant] {
+        for kind in [Kind::Subnet, Kind::Network, Kind::Tenant, Kind::NetworkType] {
             let counting = key(kind, "web");
             let mut queue = Queue::default();
             queue.touch(counting.clone(), START);

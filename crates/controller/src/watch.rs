@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use atoll_api::{AddressPool, Claim, Network, Port, Subnet, Tenant, marks};
+use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant, marks};
 use atoll_model::intent::ObjectName;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -33,6 +33,7 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
     tasks.spawn(follow(Api::<Service>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<ClusterRole>::all(client.clone()), of_tenants, desk.clone()));
     tasks.spawn(follow(Api::<AddressPool>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<NetworkType>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<Node>::all(client.clone()), all(), desk.clone()));
 }
 

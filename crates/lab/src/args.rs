@@ -76,6 +76,10 @@ pub struct UpArgs {
     /// The port for kubectl on this machine's loopback; 0 picks a free one.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
+    /// The controller's template: a Network manifest from which new tenants get their default
+    /// network.
+    #[arg(long, value_name = "FILE")]
+    pub default_network_template_path: Option<PathBuf>,
 }
 
 /// Options of `status`.

@@ -5,13 +5,14 @@
 //! lives or not, so there is one way to do it.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use atoll_apiserver::{ApiConfig, ApiServer};
+use atoll_controller::ControllerConfig;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
@@ -88,7 +89,8 @@ async fn start(home: &Home, args: &UpArgs) -> anyhow::Result<Serving> {
     tell_where_the_api_is(&client).await?;
     Progress::Step("Kubernetes API".into()).tell();
 
-    tokio::spawn(keep_controller(client.clone()));
+    let template = args.default_network_template_path.clone();
+    tokio::spawn(keep_controller(client.clone(), template));
     tokio::spawn(scheduler::run(client.clone()));
     Progress::Step("controller and scheduler".into()).tell();
 
@@ -191,9 +193,10 @@ async fn apply_crds(client: &Client) -> anyhow::Result<()> {
 }
 
 /// The controller must always run: one that fails is started again.
-async fn keep_controller(client: Client) {
+async fn keep_controller(client: Client, default_network_template: Option<PathBuf>) {
+    let config = ControllerConfig { default_network_template, ..ControllerConfig::default() };
     loop {
-        let config = atoll_controller::ControllerConfig::default();
+        let config = config.clone();
         match atoll_controller::run(client.clone(), config, std::future::pending()).await {
             Ok(()) => tracing::error!("the controller ended and is started again"),
             Err(error) => tracing::error!("the controller failed and is started again: {error:#}"),

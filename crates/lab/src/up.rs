@@ -72,9 +72,11 @@ async fn start(home: &Home, args: &UpArgs) -> Result<(), String> {
 
 fn spawn_supervisor(home: &Home, args: &UpArgs) -> anyhow::Result<Child> {
     let log = File::create(home.log("supervisor"))?;
+    let template = args.default_network_template_path.as_deref().map(absolute_template);
     let supervisor = Command::new(std::env::current_exe()?)
         .args(["lab", "supervise", "--name", home.name().as_str()])
         .args(["--nodes", &args.nodes.to_string(), "--port", &args.port.to_string()])
+        .args(template.transpose()?)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -84,6 +86,12 @@ fn spawn_supervisor(home: &Home, args: &UpArgs) -> anyhow::Result<Child> {
     let process = Process::with_pid(supervisor.id() as i32).context("the supervisor vanished")?;
     process.write(&home.supervisor_record())?;
     Ok(supervisor)
+}
+
+/// The option for the template's file, wherever the supervisor runs.
+fn absolute_template(file: &Path) -> anyhow::Result<String> {
+    let file = std::path::absolute(file).context("cannot tell where the template is")?;
+    Ok(format!("--default-network-template-path={}", file.display()))
 }
 
 fn show(step: &str, begun: Instant) {

@@ -123,6 +123,8 @@ pub enum Action {
     Seat(Target, Seat),
     /// Replace a pool's status.
     SetPoolStatus(Target, Box<api::AddressPoolStatus>),
+    /// Replace a type's status.
+    SetTypeStatus(Target, Box<api::NetworkTypeStatus>),
     /// Replace a tenant's status.
     SetTenantStatus(Target, Box<api::TenantStatus>),
     /// Replace a network's status.

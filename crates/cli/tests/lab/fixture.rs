@@ -6,6 +6,7 @@ mod real;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -81,6 +82,22 @@ pub(crate) fn unique_name() -> String {
 impl Lab {
     /// A lab with this many nodes, ready.
     pub(crate) fn up(nodes: u8) -> Lab {
+        Lab::up_with(nodes, &[])
+    }
+
+    /// A lab of two nodes for tests that keep to tenants of their own. It goes with the last of them.
+    pub(crate) fn shared() -> Arc<Lab> {
+        static SHARED: Mutex<Weak<Lab>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let lab = Arc::new(Lab::up(2));
+            *shared = Arc::downgrade(&lab);
+            lab
+        })
+    }
+
+    /// The same, with more said to `atoll lab up`.
+    pub(crate) fn up_with(nodes: u8, options: &[&str]) -> Lab {
         let folder = tempfile::tempdir().unwrap();
         if let Some(real) = Real::find() {
             let (name, kubeconfig) = (real.name(), real.kubeconfig());
@@ -88,7 +105,8 @@ impl Lab {
         }
         let name = unique_name();
         let mut lab = Lab { name, kubeconfig: PathBuf::new(), folder, real: None };
-        atoll(&["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()]).good();
+        let up = ["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()];
+        atoll(&[&up, options].concat()).good();
         lab.kubeconfig = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good().trim().into();
         lab
     }
@@ -131,16 +149,34 @@ impl Lab {
 
     /// Applies objects written in YAML.
     pub(crate) fn apply(&self, yaml: &str) -> Said {
+        self.apply_with(&[], yaml)
+    }
+
+    /// Applies objects that name no namespace in this one.
+    pub(crate) fn apply_in(&self, namespace: &str, yaml: &str) -> Said {
+        self.apply_with(&["-n", namespace], yaml)
+    }
+
+    fn apply_with(&self, options: &[&str], yaml: &str) -> Said {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("applied-{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed));
         let file = match self.real {
-            Some(_) => self.file("applied.yaml", &real::dressed(yaml)),
-            None => self.file("applied.yaml", yaml),
+            Some(_) => self.file(&name, &real::dressed(yaml)),
+            None => self.file(&name, yaml),
         };
-        self.kubectl(&["apply", "-f", file.to_str().unwrap()])
+        self.kubectl(&[&["apply", "-f", file.to_str().unwrap()], options].concat())
     }
 
     pub(crate) fn wait_for_pods(&self) {
         let wait = ["wait", "--for=condition=Ready", "pods", "--all", "-A", "--timeout=90s"];
         self.kubectl(&wait).good();
+    }
+
+    /// Waits until all pods of a namespace are ready.
+    pub(crate) fn wait_for_pods_of(&self, namespace: &str) {
+        let pods = ["pods", "--all", "-n", namespace];
+        self.kubectl(&[&["wait", "--for=condition=Ready", "--timeout=90s"], &pods[..]].concat())
+            .good();
     }
 
     /// Runs a command inside a pod (`namespace/pod`).

@@ -1,11 +1,14 @@
 //! The whole path, from `kubectl apply` to a packet in the kernel, on labs of real namespaces.
 //!
-//! Needs root, and says so. Every test has a lab of its own and takes it down, also when it fails.
+//! Needs root, and says so. Every test has a lab of its own, or shares one and keeps to tenants of
+//! its own; it is taken down, also when a test fails.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod across;
 mod bad_input;
 mod balancers;
+mod cycles;
 mod documents;
 mod fixture;
 mod flat;
@@ -22,9 +25,14 @@ mod policy;
 mod records;
 mod resolvers;
 mod restart;
+mod service_cases;
 mod services;
 mod several_networks;
+mod tenancy;
 mod tenants;
 mod threats;
 mod threats_to_flows;
 mod threats_to_names;
+mod threats_to_policy;
+mod threats_to_the_agent;
+mod workflows;

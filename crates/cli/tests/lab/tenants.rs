@@ -6,17 +6,17 @@ use crate::documents::{pod, tenant, yaml};
 use crate::fixture::{Lab, await_condition};
 use crate::several_networks::{answer, server};
 
-fn namespace(name: &str, tenant: &str) -> Value {
+pub(crate) fn namespace(name: &str, tenant: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace",
            "metadata": {"name": name, "labels": {"atoll.dev/tenant": tenant}}})
 }
 
-fn network(name: &str, spec: &Value) -> Value {
+pub(crate) fn network(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network", "metadata": {"name": name},
            "spec": spec})
 }
 
-fn service(namespace: &str, name: &str, vip: Option<&str>) -> Value {
+pub(crate) fn service(namespace: &str, name: &str, vip: Option<&str>) -> Value {
     let annotations = vip.map(|vip| json!({"atoll.dev/vip": vip})).unwrap_or_default();
     json!({"apiVersion": "v1", "kind": "Service",
            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
@@ -24,12 +24,17 @@ fn service(namespace: &str, name: &str, vip: Option<&str>) -> Value {
 }
 
 /// A field of an object, once it is what `wanted` accepts.
-fn field(lab: &Lab, object: &[&str], path: &str, wanted: impl Fn(&str) -> bool) -> String {
+pub(crate) fn field(
+    lab: &Lab,
+    object: &[&str],
+    path: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> String {
     let path = format!("jsonpath={path}");
     lab.eventually(&[&["get"], object, &["-o", &path]].concat(), wanted)
 }
 
-fn address(lab: &Lab, namespace: &str, pod: &str) -> String {
+pub(crate) fn address(lab: &Lab, namespace: &str, pod: &str) -> String {
     field(lab, &["pod", "-n", namespace, pod], "{.status.podIP}", |ip| !ip.is_empty())
 }
 
@@ -115,7 +120,7 @@ fn services_of_two_tenants_have_one_vip_and_no_tenant_has_more_than_its_quota() 
 }
 
 /// The address that a service was given.
-fn vip(lab: &Lab, namespace: &str, name: &str) -> String {
+pub(crate) fn vip(lab: &Lab, namespace: &str, name: &str) -> String {
     let path = r"{.metadata.annotations.atoll\.dev/vip}";
     field(lab, &["service", "-n", namespace, name], path, |vip| !vip.is_empty())
 }
@@ -126,7 +131,7 @@ fn await_answer(lab: &Lab, pod: &str, dig: &[&str], wanted: &str) {
 }
 
 /// Waits for an event about an object with these words.
-fn said(lab: &Lab, namespace: &str, about: &str, words: &str) {
+pub(crate) fn said(lab: &Lab, namespace: &str, about: &str, words: &str) {
     let path = format!("{{.items[?(@.involvedObject.name=='{about}')].message}}");
     field(lab, &["events", "-n", namespace], &path, |said| said.contains(words));
 }

@@ -10,6 +10,7 @@ mod kept;
 mod metrics;
 mod networks;
 mod pods;
+mod providers;
 mod resolvers;
 mod restarts;
 mod services;

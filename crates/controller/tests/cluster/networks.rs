@@ -18,8 +18,10 @@ async fn an_overlapping_range_in_one_vpc_fails_and_names_both() {
     subject.network_in_phase(&first, "Active").await;
     make(&networks, network(&late, "vpc", Some("default"), &["10.0.1.0/24"])).await;
     let failed = subject.network_in_phase(&late, "Failed").await;
-    let text =
-        format!("10.0.1.0/24 of {late} overlaps 10.0.0.0/16 of {first}, which is in the same VPC");
+    let text = format!(
+        "spec.cidrs: 10.0.1.0/24 overlaps 10.0.0.0/16 of network {first}, which is in the same VPC; \
+         name another range, or another vpcID"
+    );
     assert_eq!(ready(&failed), ("CidrOverlap".to_owned(), text.clone()));
     assert_eq!(subject.event(&late, "CidrOverlap").await, text);
 

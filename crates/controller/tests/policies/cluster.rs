@@ -36,6 +36,8 @@ pub(crate) enum Who {
     PortEditor,
     /// Our controller.
     Controller,
+    /// The provider of networks of type `sdn`, as in docs/providers.md.
+    Provider,
     /// Our agent, on the node that its token tells.
     AgentOn(Option<&'static str>),
 }
@@ -55,6 +57,7 @@ impl Who {
             Who::Administrator => is("root", &["atoll-admins"]),
             Who::UserOf(tenant) => is("alice", &[&format!("{tenant}-users")]),
             Who::PortEditor => is("eve", &["port-editors"]),
+            Who::Provider => is("sdn", &["sdn-providers"]),
             Who::Controller => {
                 is("system:serviceaccount:atoll-system:atoll-controller", &[account])
             }
@@ -94,6 +97,23 @@ kind: ClusterRoleBinding
 metadata: {name: test-ports}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-ports}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: port-editors}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-sdn}
+rules: [{apiGroups: [atoll.dev], resources: [networktypes], resourceNames: [sdn], verbs: [provide]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-sdn}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-sdn}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: sdn-providers}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-providers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: atoll-provider}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: sdn-providers}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

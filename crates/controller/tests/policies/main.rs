@@ -5,7 +5,7 @@
 
 mod cluster;
 
-use atoll_api::{Claim, Network, Port, Subnet};
+use atoll_api::{Claim, Network, NetworkType, Port, Subnet};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -148,6 +148,42 @@ async fn an_agent_writes_only_the_status_of_ports_of_its_own_node() {
     let spec = json!({"spec": {"node": "node9"}});
     refused(cluster::patch(&agent, "web.eth0", spec).await, "cannot patch resource");
     cluster::remove(&controller, "web.eth0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real API: make test-real"]
+async fn a_provider_writes_the_status_of_networks_of_its_own_type_alone() {
+    let cluster = Cluster::installed("provide").await;
+    let admin = cluster.all::<Network>(Who::Administrator);
+    let ours = cluster.all::<Network>(Who::Controller);
+    let provider = cluster.all::<Network>(Who::Provider);
+    let types = cluster.all::<NetworkType>(Who::Administrator);
+    let registration = json!({"metadata": {"name": "sdn"}, "spec": {"provider": "sdn.example/p"}});
+    allowed(cluster::create(&types, registration).await);
+    for (name, type_) in [("acme.theirs", "sdn"), ("acme.others", "mizar")] {
+        let spec = json!({"tenant": "acme", "type": type_});
+        let network = json!({"metadata": {"name": name}, "spec": spec});
+        allowed(cluster::create(&admin, network).await);
+    }
+    allowed(cluster::create(&admin, network("acme.vpc")).await);
+    let active = || json!({"status": {"phase": "Active"}});
+    allowed(cluster::patch_status(&provider, "acme.theirs", active()).await);
+    let says = "only by who has the verb provide on this NetworkType";
+    for name in ["acme.others", "acme.vpc"] {
+        refused(cluster::patch_status(&provider, name, active()).await, says);
+        allowed(cluster::patch_status(&ours, name, active()).await);
+    }
+    let condition = json!({"type": "Provided", "status": "True", "reason": "Mine", "message": "",
+                           "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let provided = json!({"status": {"conditions": [condition]}});
+    let says = "Provided is written by the controller alone";
+    refused(cluster::patch_status(&provider, "acme.theirs", provided).await, says);
+    let spec = json!({"spec": {"dns": {"mode": "dedicated"}}});
+    refused(cluster::patch(&provider, "acme.theirs", spec).await, "cannot patch resource");
+    for name in ["acme.theirs", "acme.others", "acme.vpc"] {
+        cluster::remove(&ours, name).await;
+    }
+    cluster::remove(&types, "sdn").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

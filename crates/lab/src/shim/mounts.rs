@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::launch::{Launch, Overlay};
@@ -47,8 +48,11 @@ fn hide(directory: &Path) -> anyhow::Result<()> {
     let below = mounted_below(&table, directory);
     let kept = mounted_kinds(&table, &["nsfs", "bpf"]);
     for point in below.iter().chain(kept.iter().filter(|point| !below.contains(point))) {
-        umount2(point, MntFlags::MNT_DETACH)
-            .with_context(|| format!("cannot let go of {}", point.display()))?;
+        match umount2(point, MntFlags::MNT_DETACH) {
+            // Whoever took the file away took the mount with it.
+            Ok(()) | Err(Errno::ENOENT | Errno::EINVAL) => {}
+            Err(error) => anyhow::bail!("cannot let go of {}: {error}", point.display()),
+        }
     }
     mount(Some("tmpfs"), directory, Some("tmpfs"), MsFlags::MS_RDONLY, NOTHING)
         .with_context(|| format!("cannot hide {}", directory.display()))

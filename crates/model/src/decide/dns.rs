@@ -52,8 +52,15 @@ impl World {
         let plans: Vec<&NetworkPlan> =
             networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok()).collect();
         let open = plans.iter().find(|plan| plan.isolation() == NetworkIsolation::Open);
+        let foreign = plans.iter().find_map(|plan| Some((plan, plan.type_.foreign()?)));
         let shared = plans.iter().find(|plan| self.dns_mode(plan) == DnsMode::Shared);
         let soft = |reason| TenantIsolation { grade: IsolationGrade::Soft, reason };
+        if let (None, Some((plan, type_))) = (open, foreign) {
+            let name = &plan.name;
+            return soft(format!(
+                "network {name} is of type {type_}: how far it is isolated is its provider's matter"
+            ));
+        }
         match (open, shared) {
             (Some(plan), _) => {
                 soft(format!("network {} is open: pods of other tenants reach it", plan.name))

@@ -15,7 +15,7 @@ use crate::action::{Action, Decision, Seat, Target};
 use crate::conditions::{Verdict, with_condition};
 use crate::intent::{AddressPool, Claim, Kind, ObjectName};
 use crate::outside::holder_among;
-use crate::world::{Now, World};
+use crate::world::{Now, Place, World};
 
 /// How long whoever may have no more waits before it asks again.
 const PAUSE: Moment = Moment::from_secs(5);
@@ -44,19 +44,22 @@ impl World {
 
     /// How many addresses of the outside a tenant has.
     pub(super) fn outsides_of(&self, tenant: &str) -> usize {
-        let is_its = |it: &Label| it.as_str() == tenant;
-        let holders = self.outsides.holders().filter_map(|holder| self.tenant_of_holder(holder));
-        holders.filter(is_its).count()
+        self.places_of(tenant).map(|place| self.outsides.held_in(&place)).sum()
+    }
+
+    /// Where holders of a tenant are.
+    fn places_of(&self, tenant: &str) -> impl Iterator<Item = Place> {
+        let namespaces = self.indexes.namespaces_of_tenant.of(tenant);
+        let namespaces = namespaces.map(|namespace| Place::Namespace(namespace.name.clone()));
+        namespaces.chain([Place::NetworksOf(tenant.to_owned())])
     }
 
     /// Refuses one more address where that would be too many.
     pub(super) fn check_outside_quota(&self, tenant: &str, now: &Now) -> Result<(), Complaint> {
         let quota = self.tenants.get(&ObjectName::cluster(tenant)).map(|tenant| &tenant.quota);
         let Some(limit) = quota.and_then(|quota| quota.outside_addresses) else { return Ok(()) };
-        let coming = self.outsides.coming();
-        let coming = coming.filter_map(|service| self.tenant_of_namespace(&service.namespace));
-        let coming = coming.filter(|it| it.as_str() == tenant).count();
-        let taken = self.outsides_of(tenant) + coming;
+        let coming = self.places_of(tenant).map(|place| self.outsides.coming_to(&place));
+        let taken = self.outsides_of(tenant) + coming.sum::<usize>();
         if taken < usize::try_from(limit).unwrap_or(usize::MAX) {
             return Ok(());
         }

@@ -178,9 +178,15 @@ impl World {
         }
         let namespace = ObjectName::cluster(pod.meta.name.namespace.as_str());
         let from_namespace = self.namespaces.get(&namespace).and_then(|it| it.network.as_deref());
-        let short = pod.network.as_deref().or(from_namespace).unwrap_or("default");
+        let (short, place) = match (pod.network.as_deref(), from_namespace) {
+            (Some(short), _) => (short, format!("label {}", pod.network_label)),
+            (None, Some(short)) => {
+                (short, format!("label {} of namespace {namespace}", marks::NETWORK))
+            }
+            (None, None) => ("default", String::new()),
+        };
         let label: Label = short.parse().map_err(|error| {
-            Complaint::new(Reason::RequestMalformed, format!("label {}: {error}", marks::NETWORK))
+            Complaint::new(Reason::RequestMalformed, format!("{place}: {error}"))
         })?;
         Ok(NetworkName::new(tenant.clone(), label))
     }
@@ -192,6 +198,12 @@ impl World {
             let message = format!("network {name} does not exist; the pod starts once it does");
             return Err(waiting(Reason::NetworkNotFound, message));
         };
+        if let (Some((_, type_)), true) = (network.foreign(), network.is_active()) {
+            let message = format!(
+                "network {name} is of type {type_}: its provider gives its addresses, and Atoll none"
+            );
+            return Err(waiting(Reason::NetworkNotReady, message));
+        }
         match network.id() {
             Some(id) if network.is_active() => Ok(Joined { name: name.clone(), id }),
             Some(_) | None => {

@@ -118,6 +118,7 @@ impl World {
             Kind::Service => self.services.get(name).map(|service| &service.meta),
             Kind::Namespace => self.namespaces.get(name).map(|namespace| &namespace.meta),
             Kind::AddressPool => self.address_pools.get(name).map(|pool| &pool.meta),
+            Kind::NetworkType => self.registrations.get(name).map(|type_| &type_.meta),
             Kind::Node => self.nodes.get(name).map(|node| &node.meta),
         };
         let target = known.map(|meta| Target::new(kind, meta));

@@ -58,18 +58,19 @@ impl World {
         self.tenants.get(&ObjectName::cluster(tenant)).map(|tenant| &tenant.quota)
     }
 
-    /// Why a network is one too many, if it is. Those that have a number come first, then the
-    /// older.
+    /// Why a network is one too many, if it is. Those that have their place, by a number or with a
+    /// provider, come first, then the older.
     pub(super) fn over_network_quota(&self, network: &Network, tenant: &Label) -> Option<Verdict> {
         let limit = usize::try_from(self.quota_of(tenant.as_str())?.networks?).ok()?;
-        let rank = |network: &Network| (network.id().is_none(), network.meta.created);
+        let has_place = |network: &Network| network.id().is_some() || network.is_provided();
+        let rank = |network: &Network| (!has_place(network), network.meta.created);
         let networks = self.indexes.networks_of_tenant.of(tenant.as_str());
         let before: Vec<String> = networks
             .filter_map(|name| self.networks.get(name))
             .filter(|other| (rank(other), &other.meta.name) < (rank(network), &network.meta.name))
             .map(|other| other.meta.name.to_string())
             .collect();
-        (network.id().is_none() && before.len() >= limit).then(|| {
+        (!has_place(network) && before.len() >= limit).then(|| {
             let has = if before.is_empty() { "none".into() } else { named(before.into_iter()) };
             let message = format!("tenant {tenant} may have {limit} networks and has: {has}");
             Verdict::not_ready(Reason::QuotaExceeded, message)

@@ -1,12 +1,12 @@
 //! A subnet gives addresses while its network is Active, counts them, and goes when nobody has one.
 
 use atoll_api::{self as api, Reason, SubnetPhase};
-use atoll_types::{NetworkId, NetworkName};
+use atoll_types::{Cidr, NetworkId, NetworkName};
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named};
-use crate::intent::{Kind, ObjectName, Subnet, SubnetPlan};
+use crate::intent::{Kind, Network, NetworkPlan, ObjectName, Subnet, SubnetPlan};
 use crate::world::{Now, World};
 
 impl World {
@@ -50,38 +50,55 @@ impl World {
 
     fn judge_subnet(&self, subnet: &Subnet, plan: &SubnetPlan) -> (SubnetPhase, Verdict) {
         let network = &plan.network;
-        let failed =
-            |reason, message: String| (SubnetPhase::Failed, Verdict::not_ready(reason, message));
         let pending =
             |reason, message: String| (SubnetPhase::Pending, Verdict::not_ready(reason, message));
         let Some((object, Ok(declared))) =
             self.network_named(network).map(|object| (object, &object.plan))
         else {
-            return pending(Reason::NetworkNotFound, format!("network {network} does not exist"));
+            let message = format!("spec.network: network {network} does not exist");
+            return pending(Reason::NetworkNotFound, message);
         };
-        let inside = |ranges: &[_]| {
-            ranges.iter().any(|range: &atoll_types::Cidr| range.contains_cidr(&plan.cidr))
-        };
-        if !inside(&self.ranges_of(object, declared)) {
-            let message = format!("{} lies in no range of network {network}", plan.cidr);
-            return failed(Reason::CidrOutside, message);
-        }
-        if !inside(&self.sort_ranges(object, declared).0) {
-            let message =
-                format!("{} lies in a range that network {network} cannot use", plan.cidr);
-            return failed(Reason::CidrOverlap, message);
-        }
-        if let Some(twin) = self.older_twin(subnet, plan) {
-            return failed(
-                Reason::CidrOverlap,
-                format!("subnet {twin} has the range {}", plan.cidr),
+        if let Some((_, type_)) = object.foreign() {
+            let message = format!(
+                "spec.network: network {network} is of type {type_}: its provider gives its \
+                 addresses, and Atoll none of this subnet"
             );
+            return pending(Reason::NoProvider, message);
+        }
+        if let Some(verdict) = self.misplaced(subnet, plan, object, declared) {
+            return (SubnetPhase::Failed, verdict);
         }
         if !object.is_active() {
             let message = format!("network {network} is not Active");
             return pending(Reason::NetworkNotReady, message);
         }
         (SubnetPhase::Active, Verdict::ready("addresses can be given"))
+    }
+
+    /// Why a subnet cannot be where it is.
+    fn misplaced(
+        &self,
+        subnet: &Subnet,
+        plan: &SubnetPlan,
+        network: &Network,
+        declared: &NetworkPlan,
+    ) -> Option<Verdict> {
+        let (cidr, name) = (&plan.cidr, &plan.network);
+        let inside = |ranges: &[Cidr]| ranges.iter().any(|range| range.contains_cidr(cidr));
+        let ranges = self.ranges_of(network, declared);
+        let failed =
+            |reason, what: String| Some(Verdict::not_ready(reason, format!("spec.cidr: {what}")));
+        if !inside(&ranges) {
+            let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let what = format!("{cidr} lies in no range of network {name}, which has {ranges}");
+            return failed(Reason::CidrOutside, what);
+        }
+        if !inside(&self.sort_ranges(network, declared).0) {
+            let what = format!("{cidr} lies in a range that network {name} cannot use");
+            return failed(Reason::CidrOverlap, what);
+        }
+        let twin = self.older_twin(subnet, plan)?;
+        failed(Reason::CidrOverlap, format!("subnet {twin} has the range {cidr} already"))
     }
 
     /// An Active subnet without a free address says so until it has one.

@@ -30,6 +30,8 @@ pub enum Kind {
     AddressPool,
     /// `Node`
     Node,
+    /// `NetworkType`
+    NetworkType,
 }
 
 /// An object's name, with its namespace where it has one.

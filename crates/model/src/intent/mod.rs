@@ -5,6 +5,7 @@
 //! finalizers, it can be deleted), so that what is wrong with it is kept beside its metadata.
 
 mod claim;
+mod dns;
 mod meta;
 mod namespace;
 mod network;
@@ -13,6 +14,7 @@ mod node;
 mod pod;
 mod pool;
 mod port;
+mod registration;
 mod role;
 mod service;
 mod subnet;
@@ -23,14 +25,16 @@ pub use claim::{
     Claim, Thing, Vip, holder_of_block, holder_of_id, holder_of_port, holder_of_service,
     holder_of_vpc,
 };
+pub use dns::DnsPlan;
 pub use meta::{Kind, Meta, ObjectName};
 pub use namespace::Namespace;
-pub use network::{DnsPlan, Network, NetworkPlan, NetworkType, Vpc, subnet_name};
+pub use network::{Network, NetworkPlan, NetworkType, Vpc, subnet_name};
 pub use nic::Nic;
 pub use node::Node;
 pub use pod::Pod;
 pub use pool::AddressPool;
 pub use port::{Bound, Port, PortPlan};
+pub use registration::Registration;
 pub use role::{Role, role_name, role_of, tenant_of_role};
 pub use service::{Balancer, Service};
 pub use subnet::{Subnet, SubnetPlan};
@@ -79,6 +83,8 @@ pub enum Seen {
     AddressPool(AddressPool),
     /// A node.
     Node(Node),
+    /// A type of network that a provider registered for.
+    NetworkType(Registration),
 }
 
 impl Seen {
@@ -96,6 +102,7 @@ impl Seen {
             Seen::ClusterRole(role) => &role.meta,
             Seen::AddressPool(pool) => &pool.meta,
             Seen::Node(node) => &node.meta,
+            Seen::NetworkType(registration) => &registration.meta,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A network: its VPC, its ranges, and the names that follow from them.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use atoll_api::{self as api, Reason};
 use atoll_types::{Cidr, Label, NameError, NetworkId, NetworkName};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Malformed, Meta};
-use crate::compile::never_outside;
+use super::{DnsPlan, Malformed, Meta};
 
 /// A network.
 #[derive(Clone, Debug)]
@@ -36,60 +36,6 @@ pub struct NetworkPlan {
     /// The addresses that its pods speak to the outside from, at most one of each family; none
     /// where they do not, or speak as their nodes.
     pub egress: Vec<IpAddr>,
-}
-
-/// Who answers the names of a network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsPlan {
-    /// Who shall.
-    pub mode: api::DnsMode,
-    /// The servers that are asked for names outside; those of the agents where it is not said.
-    pub upstreams: Option<Vec<SocketAddr>>,
-    /// Whether an answer from outside that points inside is refused.
-    pub refuse_private: bool,
-    /// The service of the tenant's own resolver.
-    pub service: Option<api::DnsService>,
-}
-
-impl DnsPlan {
-    /// What a network's `spec.dns` says.
-    pub fn parse(dns: Option<&api::NetworkDns>) -> Result<Self, Malformed> {
-        let Some(dns) = dns else { return Ok(DnsPlan::default()) };
-        if (dns.mode == api::DnsMode::Tenant) != dns.service.is_some() {
-            let message = "spec.dns.service: mode tenant needs it, and no other mode takes it";
-            return Err(Malformed::new(Reason::RequestMalformed, message));
-        }
-        let upstreams = dns
-            .upstreams
-            .as_ref()
-            .map(|all| all.iter().enumerate().map(|(place, text)| upstream(place, text)).collect());
-        Ok(DnsPlan {
-            mode: dns.mode,
-            upstreams: upstreams.transpose()?,
-            refuse_private: dns.refuse_private,
-            service: dns.service.clone(),
-        })
-    }
-}
-
-/// An address of a DNS server, at port 53 where none is given. The agents ask it as their nodes: what
-/// is never outside is none of a tenant's business.
-fn upstream(place: usize, text: &str) -> Result<SocketAddr, Malformed> {
-    let without_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
-    let server = without_port.or_else(|_| text.parse());
-    let wrong = match server {
-        Ok(server) if !is_never_outside(server.ip()) => return Ok(server),
-        Ok(_) => "is never outside: it means a node itself, its links or a group",
-        Err(_) => "is no address",
-    };
-    let message = format!(
-        "spec.dns.upstreams[{place}]: {text:?} {wrong}; give one like 192.0.2.53 or 192.0.2.53:5353"
-    );
-    Err(Malformed::new(Reason::RequestMalformed, message))
-}
-
-fn is_never_outside(ip: IpAddr) -> bool {
-    never_outside().any(|range| range.contains(ip.to_canonical()))
 }
 
 /// Who serves a network.
@@ -148,14 +94,47 @@ impl Vpc {
 }
 
 impl Network {
-    /// The number that its status tells.
+    /// The number that its status tells. What a provider writes there is none of ours.
     pub fn id(&self) -> Option<NetworkId> {
+        if self.foreign().is_some() {
+            return None;
+        }
         self.status.as_ref()?.id.and_then(|id| NetworkId::try_from(id).ok())
     }
 
     /// The phase that its status tells.
     pub fn phase(&self) -> api::NetworkPhase {
         self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
+
+    /// What it shall be, and its type, where that is not built in.
+    pub fn foreign(&self) -> Option<(&NetworkPlan, &str)> {
+        let plan = self.plan.as_ref().ok()?;
+        Some((plan, plan.type_.foreign()?))
+    }
+
+    /// Whether it was given to the provider of its type.
+    pub fn is_provided(&self) -> bool {
+        self.foreign().is_some() && self.holds(api::ConditionType::Provided)
+    }
+
+    /// Whether its provider says that nothing of it is left.
+    pub fn is_released(&self) -> bool {
+        self.holds(api::ConditionType::Released)
+    }
+
+    /// Why it is ready or not, as its status tells.
+    pub fn ready_reason(&self) -> Option<&str> {
+        self.condition(api::ConditionType::Ready).map(|ready| ready.reason.as_str())
+    }
+
+    fn holds(&self, kind: api::ConditionType) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status == "True")
+    }
+
+    fn condition(&self, kind: api::ConditionType) -> Option<&Condition> {
+        let kind = kind.to_string();
+        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
     }
 
     /// Whether pods can be attached to it.
@@ -250,6 +229,14 @@ impl NetworkType {
             _ => NetworkType::Other(text.to_owned()),
         }
     }
+
+    /// Its name, where it is not built in.
+    pub fn foreign(&self) -> Option<&str> {
+        match self {
+            NetworkType::Vpc | NetworkType::Flat => None,
+            NetworkType::Other(name) => Some(name),
+        }
+    }
 }
 
 fn egress(spec: Option<&api::NetworkEgress>) -> Result<Vec<IpAddr>, Malformed> {
@@ -339,37 +326,6 @@ mod tests {
         let bad_vpc = api::NetworkSpec { vpc_id: Some("a.b".into()), ..spec() };
         assert!(refusal("acme.default", &bad_vpc).message.starts_with("spec.vpcID: "));
         assert!(refusal("default", &spec()).message.contains("<tenant>.<network>"));
-    }
-
-    #[test]
-    fn upstreams_are_addresses_and_an_empty_list_is_not_the_same_as_none() {
-        let dns = |upstreams: Option<&[&str]>| {
-            let upstreams = upstreams.map(|all| all.iter().map(ToString::to_string).collect());
-            DnsPlan::parse(Some(&api::NetworkDns { upstreams, ..api::NetworkDns::default() }))
-        };
-        let both = dns(Some(&["192.0.2.53", "[2001:db8::53]:5353"])).unwrap().upstreams.unwrap();
-        let texts: Vec<String> = both.iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
-        assert_eq!(dns(Some(&[])).unwrap().upstreams, Some(vec![]));
-        assert_eq!(dns(None).unwrap().upstreams, None);
-        let message = dns(Some(&["192.0.2.53", "resolver"])).unwrap_err().message;
-        assert!(message.starts_with("spec.dns.upstreams[1]: \"resolver\" is no"), "{message}");
-    }
-
-    #[test]
-    fn the_tenants_resolver_is_named_in_mode_tenant_and_in_no_other() {
-        let service = api::DnsService { namespace: "acme".into(), name: "dns".into() };
-        let dns = |mode, service| {
-            DnsPlan::parse(Some(&api::NetworkDns { mode, service, ..api::NetworkDns::default() }))
-        };
-        assert_eq!(
-            dns(api::DnsMode::Tenant, Some(service.clone())).unwrap().service,
-            Some(service.clone())
-        );
-        for (mode, service) in [(api::DnsMode::Tenant, None), (api::DnsMode::Shared, Some(service))]
-        {
-            assert!(dns(mode, service).unwrap_err().message.starts_with("spec.dns.service: "));
-        }
     }
 
     #[test]

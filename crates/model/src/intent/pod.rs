@@ -22,6 +22,8 @@ pub struct Pod {
     pub finished: bool,
     /// The network it names.
     pub network: Option<String>,
+    /// The label that names it.
+    pub network_label: &'static str,
     /// Its interfaces, the first first: never none.
     pub nics: Result<Vec<Nic>, Malformed>,
     /// The StatefulSet that made it, if one did.
@@ -66,12 +68,15 @@ impl From<&core::Pod> for Pod {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let named = [marks::NETWORK, marks::ARKTOS_NETWORK];
+        let named = named.into_iter().find_map(|label| Some((label, mark(labels, label)?)));
         Pod {
             meta: Meta::from(&pod.metadata),
             node: spec.and_then(|spec| spec.node_name.clone()).filter(|node| !node.is_empty()),
             host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
             finished: matches!(phase, Some("Succeeded" | "Failed")),
-            network: mark(labels, marks::NETWORK).or_else(|| mark(labels, marks::ARKTOS_NETWORK)),
+            network_label: named.as_ref().map_or(marks::NETWORK, |(label, _)| label),
+            network: named.map(|(_, network)| network),
             nics: nics(name, annotations),
             stateful_set: stateful_set(pod),
             persistent: mark(annotations, marks::PERSISTENT).as_deref() == Some("true"),
@@ -84,8 +89,13 @@ impl From<&core::Pod> for Pod {
 /// How long the name of an object may be.
 const LONGEST_NAME: usize = 253;
 
-/// The interfaces, if ports can be named after them.
+/// The interfaces, if the annotations can be understood and ports can be named after them.
 fn nics(name: &str, annotations: Option<&BTreeMap<String, String>>) -> Result<Vec<Nic>, Malformed> {
+    let persistent = mark(annotations, marks::PERSISTENT);
+    if let Some(text) = persistent.filter(|text| !["true", "false"].contains(&text.as_str())) {
+        let message = format!("{}: {text:?} is neither \"true\" nor \"false\"", marks::PERSISTENT);
+        return Err(Malformed::new(Reason::RequestMalformed, message));
+    }
     let asked = mark(annotations, marks::NICS);
     let extra = mark(annotations, marks::EXTRA_NETWORKS);
     let nics = nic::parse(asked.as_deref(), extra.as_deref())?;
@@ -129,6 +139,7 @@ mod tests {
     fn both_network_labels_are_honoured_and_ours_wins() {
         let arktos = r#"{"metadata":{"labels":{"arktos.futurewei.com/network":"old"}}}"#;
         assert_eq!(pod_with(arktos).network.as_deref(), Some("old"));
+        assert_eq!(pod_with(arktos).network_label, "arktos.futurewei.com/network");
         let both = r#"{"metadata":{"labels":{
             "arktos.futurewei.com/network":"old","atoll.dev/network":"new"}}}"#;
         assert_eq!(pod_with(both).network.as_deref(), Some("new"));
@@ -162,6 +173,8 @@ mod tests {
         };
         assert!(says("true").keeps_addresses());
         assert!(!says("false").keeps_addresses());
+        let message = says("yes").nics.unwrap_err().message;
+        assert_eq!(message, "atoll.dev/persistent: \"yes\" is neither \"true\" nor \"false\"");
     }
 
     #[test]

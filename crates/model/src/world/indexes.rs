@@ -10,13 +10,15 @@ use super::groups::Groups;
 use super::hosts::{Change, Hosts};
 use crate::action::Key;
 use crate::decide::Waiting;
-use crate::intent::{ObjectName, Port, Thing, Vpc};
+use crate::intent::{Network, ObjectName, Port, Thing, Vpc};
 
 /// Which objects belong to which.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Indexes {
     pub(crate) namespaces_of_tenant: Groups<String, ObjectName>,
     pub(crate) networks_of_tenant: Groups<String, ObjectName>,
+    pub(crate) networks_of_type: Groups<String, ObjectName>,
+    pub(crate) provided_of_type: Groups<String, ObjectName>,
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
     pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
     pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
@@ -39,6 +41,20 @@ pub(crate) struct Indexes {
 }
 
 impl Indexes {
+    /// A network of a type that is not built in.
+    pub(super) fn enter_foreign(&mut self, type_: &str, network: &Network) {
+        let name = &network.meta.name;
+        self.networks_of_type.add(type_.to_owned(), name.clone());
+        if network.is_provided() {
+            self.provided_of_type.add(type_.to_owned(), name.clone());
+        }
+    }
+
+    pub(super) fn forget_foreign(&mut self, type_: &str, network: &ObjectName) {
+        self.networks_of_type.remove(type_, network);
+        self.provided_of_type.remove(type_, network);
+    }
+
     pub(super) fn hold(&mut self, address: NetAddr, claim: &ObjectName) {
         self.addresses.entry(address.network).or_default().insert(address.ip, claim.clone());
     }

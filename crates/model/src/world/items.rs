@@ -6,8 +6,8 @@ use atoll_vpc::Moment;
 use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::intent::{
-    AddressPool, Claim, Kind, Meta, Namespace, Network, Node, Pod, Port, Role, Service, Subnet,
-    Tenant,
+    AddressPool, Claim, Kind, Meta, Namespace, Network, Node, ObjectName, Pod, Port, Registration,
+    Role, Service, Subnet, Tenant,
 };
 
 macro_rules! has_meta {
@@ -20,7 +20,8 @@ macro_rules! has_meta {
     )*};
 }
 
-has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role, AddressPool, Node);
+has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role);
+has_meta!(AddressPool, Node, Registration);
 
 impl Item for Tenant {
     const KIND: Kind = Kind::Tenant;
@@ -97,7 +98,12 @@ impl Item for Network {
             let name = &self.meta.name;
             let indexes = &mut world.indexes;
             indexes.networks_of_tenant.add(plan.name.tenant.to_string(), name.clone());
-            indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
+            match plan.type_.foreign() {
+                None => {
+                    indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
+                }
+                Some(type_) => indexes.enter_foreign(type_, self),
+            }
             world.outsides.ask(Key::new(Kind::Network, name.clone()), !plan.egress.is_empty());
         }
     }
@@ -106,7 +112,10 @@ impl Item for Network {
         if let Ok(plan) = &self.plan {
             let name = &self.meta.name;
             world.indexes.networks_of_tenant.remove(&plan.name.tenant.to_string(), name);
-            world.indexes.networks_of_vpc.remove(&plan.vpc, name);
+            match plan.type_.foreign() {
+                None => world.indexes.networks_of_vpc.remove(&plan.vpc, name),
+                Some(type_) => world.indexes.forget_foreign(type_, name),
+            }
         }
         world.outsides.ask(Key::new(Kind::Network, self.meta.name.clone()), false);
     }
@@ -115,7 +124,7 @@ impl Item for Network {
         let words = |network: &Network| {
             (network.plan.clone(), network.id(), network.phase(), network.meta.deleting)
         };
-        words(self) == words(earlier)
+        words(self) == words(earlier) && self.is_provided() == earlier.is_provided()
     }
 
     fn touch(&self, world: &World, touched: &mut Touched) {
@@ -123,6 +132,9 @@ impl Item for Network {
         world.touch_tenant(plan.name.tenant.as_str(), touched);
         world.touch_role(plan.name.tenant.as_str(), touched);
         world.touch_rivals_for_quota(plan.name.tenant.as_str(), touched);
+        if let Some(type_) = plan.type_.foreign() {
+            touched.insert(Key::new(Kind::NetworkType, ObjectName::cluster(type_)));
+        }
         world.touch_neighbours(&plan.vpc, touched);
         world.touch_routes_into(&plan.vpc, touched);
         world.touch_blocks(self, touched);
@@ -302,5 +314,27 @@ impl Item for Node {
 
     fn touch(&self, world: &World, touched: &mut Touched) {
         world.touch_outside_claims(touched);
+    }
+}
+
+impl Item for Registration {
+    const KIND: Kind = Kind::NetworkType;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.registrations
+    }
+
+    fn link(&self, _world: &mut World) {}
+
+    fn unlink(&self, _world: &mut World, _now: Moment) {}
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |it: &Registration| (it.meta.uid.clone(), it.meta.deleting);
+        words(self) == words(earlier) && self.provider == earlier.provider
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let networks = world.indexes.networks_of_type.of(&self.meta.name.name);
+        touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
     }
 }

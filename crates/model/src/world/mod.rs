@@ -25,14 +25,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
 use crate::intent::{
-    AddressPool, Claim, Kind, Namespace, Network, Node, ObjectName, Pod, Port, Role, Seen, Service,
-    Subnet, Template, Tenant,
+    AddressPool, Claim, Kind, Namespace, Network, Node, ObjectName, Pod, Port, Registration, Role,
+    Seen, Service, Subnet, Template, Tenant,
 };
 
 pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
 pub(crate) use numbers::Numbers;
-pub(crate) use outside::Outsides;
+pub(crate) use outside::{Outsides, Place};
 pub(crate) use shelf::{Change, HasMeta, Shelf};
 pub use tally::{Addresses, Tally};
 pub(crate) use vips::Vips;
@@ -98,6 +98,7 @@ pub struct World {
     pub(crate) roles: Shelf<Role>,
     pub(crate) address_pools: Shelf<AddressPool>,
     pub(crate) nodes: Shelf<Node>,
+    pub(crate) registrations: Shelf<Registration>,
     pub(crate) indexes: Indexes,
     pub(crate) numbers: Numbers,
     pub(crate) vips: Vips,
@@ -139,6 +140,7 @@ impl World {
             Seen::ClusterRole(role) => self.put(role, now),
             Seen::AddressPool(pool) => self.put(pool, now),
             Seen::Node(node) => self.put(node, now),
+            Seen::NetworkType(registration) => self.put(registration, now),
         }
     }
 
@@ -157,6 +159,7 @@ impl World {
             Kind::ClusterRole => self.take_away::<Role>(&key.name, away, now),
             Kind::AddressPool => self.take_away::<AddressPool>(&key.name, away, now),
             Kind::Node => self.take_away::<Node>(&key.name, away, now),
+            Kind::NetworkType => self.take_away::<Registration>(&key.name, away, now),
         }
     }
 
@@ -174,6 +177,7 @@ impl World {
             Kind::ClusterRole => self.keep_only::<Role>(listed, now),
             Kind::AddressPool => self.keep_only::<AddressPool>(listed, now),
             Kind::Node => self.keep_only::<Node>(listed, now),
+            Kind::NetworkType => self.keep_only::<Registration>(listed, now),
         }
     }
 
@@ -198,6 +202,7 @@ impl World {
             Kind::Service => self.decide_service(&key.name, now),
             Kind::ClusterRole => self.decide_role(&key.name),
             Kind::AddressPool => self.decide_pool(&key.name, now),
+            Kind::NetworkType => self.decide_type(&key.name, now),
             Kind::Namespace | Kind::Node => Decision::nothing(),
         }
     }

@@ -20,9 +20,32 @@ pub(crate) struct Outsides {
     pools: Vec<(Cidr, AddressPool)>,
     claimed: BTreeMap<IpAddr, ClaimHolder>,
     of_holder: Groups<ClaimHolder, IpAddr>,
+    claimed_in: Groups<Place, IpAddr>,
     on_the_way: BTreeSet<IpAddr>,
+    on_the_way_to: Groups<Place, IpAddr>,
     proposals: HashMap<ObjectName, Vec<IpAddr>>,
     askers: BTreeSet<Key>,
+}
+
+/// What tells whose a holder is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// A service's namespace, which a tenant has by its label.
+    Namespace(String),
+    /// The tenant in a network's name.
+    NetworksOf(String),
+}
+
+impl Place {
+    fn of(holder: &ClaimHolder) -> Self {
+        match &holder.namespace {
+            Some(namespace) => Place::Namespace(namespace.clone()),
+            None => {
+                let tenant = holder.name.split_once('.').map_or("", |(tenant, _)| tenant);
+                Place::NetworksOf(tenant.to_owned())
+            }
+        }
+    }
 }
 
 impl Outsides {
@@ -50,9 +73,15 @@ impl Outsides {
         self.claimed.keys().filter(|ip| inside(ip)).count()
     }
 
-    /// Everybody who holds one, once for each.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = &ClaimHolder> {
-        self.claimed.values()
+    /// How many addresses are held in a place.
+    pub(crate) fn held_in(&self, place: &Place) -> usize {
+        self.claimed_in.of(place).len()
+    }
+
+    /// How many somebody in a place is about to claim.
+    pub(crate) fn coming_to(&self, place: &Place) -> usize {
+        let coming = self.on_the_way_to.of(place);
+        coming.filter(|ip| !self.claimed.contains_key(*ip)).count()
     }
 
     /// What somebody holds, in order.
@@ -63,13 +92,6 @@ impl Outsides {
     /// What was proposed to a service.
     pub(crate) fn proposed_to(&self, service: &ObjectName) -> &[IpAddr] {
         self.proposals.get(service).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// The services that are about to claim one, once for each.
-    pub(crate) fn coming(&self) -> impl Iterator<Item = &ObjectName> {
-        let unclaimed = |ip: &&IpAddr| !self.claimed.contains_key(*ip);
-        let all = self.proposals.iter();
-        all.flat_map(move |(name, ips)| ips.iter().filter(unclaimed).map(move |_| name))
     }
 
     /// Proposes any address of the first range that has a free one to a service.
@@ -107,6 +129,7 @@ impl Outsides {
     fn note(&mut self, service: &ObjectName, ip: IpAddr) {
         self.pools.iter_mut().for_each(|(_, pool)| pool.take(ip));
         self.on_the_way.insert(ip);
+        self.on_the_way_to.add(Place::Namespace(service.namespace.clone()), ip);
         self.proposals.entry(service.clone()).or_default().push(ip);
     }
 
@@ -114,6 +137,7 @@ impl Outsides {
     pub(crate) fn drop_proposals(&mut self, service: &ObjectName, until: Moment) {
         for ip in self.proposals.remove(service).unwrap_or_default() {
             self.on_the_way.remove(&ip);
+            self.on_the_way_to.remove(&Place::Namespace(service.namespace.clone()), &ip);
             if !self.claimed.contains_key(&ip) {
                 self.free(ip, until);
             }
@@ -124,6 +148,7 @@ impl Outsides {
     pub(super) fn claim(&mut self, ip: IpAddr, holder: &ClaimHolder) {
         self.claimed.insert(ip, holder.clone());
         self.of_holder.add(holder.clone(), ip);
+        self.claimed_in.add(Place::of(holder), ip);
         self.pools.iter_mut().for_each(|(_, pool)| pool.take(ip));
     }
 
@@ -131,6 +156,7 @@ impl Outsides {
     pub(super) fn release(&mut self, ip: IpAddr, holder: &ClaimHolder, until: Moment) {
         self.claimed.remove(&ip);
         self.of_holder.remove(holder, &ip);
+        self.claimed_in.remove(&Place::of(holder), &ip);
         if !self.on_the_way.contains(&ip) {
             self.free(ip, until);
         }
@@ -155,5 +181,82 @@ impl Outsides {
             self.pools.len() - 1
         });
         &mut self.pools[place].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMESPACES: [&str; 2] = ["shop", "back"];
+
+    fn ip(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
+    }
+
+    fn service(number: u8) -> ObjectName {
+        ObjectName::inside(NAMESPACES[usize::from(number % 2)], format!("svc-{number}"))
+    }
+
+    /// Services of two namespaces, and networks of two tenants.
+    fn holder(number: u8) -> ClaimHolder {
+        let holder = |kind: &str, namespace: Option<String>, name| ClaimHolder {
+            kind: kind.into(),
+            namespace,
+            name,
+            uid: None,
+        };
+        match number {
+            0..4 => {
+                let ObjectName { namespace, name } = service(number);
+                holder("Service", Some(namespace), name)
+            }
+            number => holder("Network", None, format!("t-{}.out", number % 2)),
+        }
+    }
+
+    fn places() -> Vec<Place> {
+        let namespaces = NAMESPACES.map(|name| Place::Namespace(name.into()));
+        let tenants = ["t-0", "t-1"].map(|name| Place::NetworksOf(name.into()));
+        namespaces.into_iter().chain(tenants).collect()
+    }
+
+    fn counted(all: &Outsides, place: &Place) -> (usize, usize) {
+        let held = all.claimed.values().filter(|holder| Place::of(holder) == *place).count();
+        let here = |name: &ObjectName| Place::Namespace(name.namespace.clone()) == *place;
+        let proposed = all.proposals.iter().filter(|(name, _)| here(name));
+        let coming = proposed.flat_map(|(_, ips)| ips).filter(|ip| !all.claimed.contains_key(*ip));
+        (held, coming.count())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_of_a_place_is_what_counting_everything_gives(
+            steps in prop::collection::vec((0..4_u8, 0..8_u8, 0..6_u8), 0..80)
+        ) {
+            let mut all = Outsides::default();
+            for (step, number, who) in steps {
+                match step {
+                    0 if !all.claimed.contains_key(&ip(number)) => {
+                        all.claim(ip(number), &holder(who));
+                    }
+                    1 => if let Some(holder) = all.claimed.get(&ip(number)).cloned() {
+                        all.release(ip(number), &holder, Moment::ZERO);
+                    },
+                    2 => drop(all.propose(
+                        &service(who % 4),
+                        &["192.0.2.0/29".parse().unwrap()],
+                        Moment::ZERO,
+                    )),
+                    _ => all.drop_proposals(&service(who % 4), Moment::ZERO),
+                }
+                for place in places() {
+                    let told = (all.held_in(&place), all.coming_to(&place));
+                    prop_assert_eq!(told, counted(&all, &place), "{:?}", place);
+                }
+            }
+        }
     }
 }

@@ -77,6 +77,7 @@ impl World {
             (Kind::ClusterRole, self.roles.items().len()),
             (Kind::AddressPool, self.address_pools.items().len()),
             (Kind::Node, self.nodes.items().len()),
+            (Kind::NetworkType, self.registrations.items().len()),
         ]
     }
 }

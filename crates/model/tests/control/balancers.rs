@@ -16,7 +16,7 @@ use crate::services::service;
 use crate::tenants::{key, namespace, tenant};
 
 /// A load balancer with more in its spec.
-fn balancer(name: &str, more: &serde_json::Value) -> Object {
+pub(crate) fn balancer(name: &str, more: &serde_json::Value) -> Object {
     let (namespace, name) = name.split_once('/').unwrap();
     let mut json = json!({"metadata": {"name": name, "namespace": namespace},
         "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.10"}});
@@ -24,13 +24,13 @@ fn balancer(name: &str, more: &serde_json::Value) -> Object {
     Object::Service(serde_json::from_value(json).unwrap())
 }
 
-fn pool(name: &str, cidrs: &[&str], tenants: Option<&[&str]>) -> Object {
+pub(crate) fn pool(name: &str, cidrs: &[&str], tenants: Option<&[&str]>) -> Object {
     let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
     let spec = api::AddressPoolSpec { cidrs: owned(cidrs), tenants: tenants.map(owned) };
     Object::Pool(api::AddressPool::new(name, spec))
 }
 
-fn node(name: &str, ready: &str) -> Object {
+pub(crate) fn node(name: &str, ready: &str) -> Object {
     let json = json!({"metadata": {"name": name},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}});
     Object::Node(serde_json::from_value::<core::Node>(json).unwrap())
@@ -60,7 +60,7 @@ fn scene(nodes: &[&str]) -> Scene {
 }
 
 /// What a service's status says of it.
-fn ingress(cluster: &Cluster, name: &str) -> Vec<String> {
+pub(crate) fn ingress(cluster: &Cluster, name: &str) -> Vec<String> {
     let Object::Service(service) = &cluster.objects[&key(Kind::Service, name)] else {
         unreachable!()
     };
@@ -78,7 +78,7 @@ fn held(cluster: &Cluster) -> Vec<Held> {
     claims.filter_map(read).collect()
 }
 
-fn outside_claims(cluster: &Cluster) -> Vec<String> {
+pub(crate) fn outside_claims(cluster: &Cluster) -> Vec<String> {
     let claims = cluster.of_kind(Kind::Claim).into_iter();
     let names = claims.filter_map(|claim| claim.meta().name.clone());
     names.filter(|name| name.starts_with("outside.")).collect()

@@ -26,6 +26,7 @@ pub(crate) enum Object {
     Role(ClusterRole),
     Pool(api::AddressPool),
     Node(core::Node),
+    Type(api::NetworkType),
 }
 
 impl Object {
@@ -42,6 +43,7 @@ impl Object {
             Object::Role(_) => Kind::ClusterRole,
             Object::Pool(_) => Kind::AddressPool,
             Object::Node(_) => Kind::Node,
+            Object::Type(_) => Kind::NetworkType,
         }
     }
 
@@ -58,6 +60,7 @@ impl Object {
             Object::Role(object) => &object.metadata,
             Object::Pool(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
+            Object::Type(object) => &object.metadata,
         }
     }
 
@@ -74,6 +77,7 @@ impl Object {
             Object::Role(object) => &mut object.metadata,
             Object::Pool(object) => &mut object.metadata,
             Object::Node(object) => &mut object.metadata,
+            Object::Type(object) => &mut object.metadata,
         }
     }
 
@@ -99,6 +103,7 @@ impl Object {
             Object::Role(object) => Seen::ClusterRole(object.into()),
             Object::Pool(object) => Seen::AddressPool(object.into()),
             Object::Node(object) => Seen::Node(object.into()),
+            Object::Type(object) => Seen::NetworkType(object.into()),
         }
     }
 
@@ -243,9 +248,10 @@ impl Cluster {
                     None => drop(annotations.remove(marks::VIP)),
                 }
             }),
-            Action::TellBalancer(..) | Action::Seat(..) | Action::SetPoolStatus(..) => {
-                self.tell_of_outside(action)
-            }
+            Action::TellBalancer(..)
+            | Action::Seat(..)
+            | Action::SetPoolStatus(..)
+            | Action::SetTypeStatus(..) => self.tell_of_what_is_shared(action),
             Action::SetTenantStatus(target, status) => self.guarded(target, |object| {
                 let Object::Tenant(tenant) = object else { panic!("{object:?} is no tenant") };
                 tenant.status = Some((**status).clone());
@@ -265,8 +271,8 @@ impl Cluster {
         }
     }
 
-    /// Writes down what concerns addresses of the outside.
-    fn tell_of_outside(&mut self, action: &Action) -> Outcome {
+    /// Writes down what concerns all tenants: addresses of the outside, types of networks.
+    fn tell_of_what_is_shared(&mut self, action: &Action) -> Outcome {
         match action {
             Action::TellBalancer(target, ips) => self.guarded(target, |object| {
                 let Object::Service(service) = object else { panic!("{object:?} is no service") };
@@ -287,7 +293,11 @@ impl Cluster {
                 let Object::Pool(pool) = object else { panic!("{object:?} is no pool") };
                 pool.status = Some((**status).clone());
             }),
-            other => panic!("{other:?} does not concern the outside"),
+            Action::SetTypeStatus(target, status) => self.guarded(target, |object| {
+                let Object::Type(type_) = object else { panic!("{object:?} is no type") };
+                type_.status = Some((**status).clone());
+            }),
+            other => panic!("{other:?} does not concern all tenants"),
         }
     }
 

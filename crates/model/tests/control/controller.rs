@@ -31,7 +31,7 @@ struct Batch {
 /// What a worker that took longer than this does not finish, as in the real controller.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) const KINDS: [Kind; 11] = [
+pub(crate) const KINDS: [Kind; 12] = [
     Kind::Tenant,
     Kind::Network,
     Kind::Subnet,
@@ -43,6 +43,7 @@ pub(crate) const KINDS: [Kind; 11] = [
     Kind::ClusterRole,
     Kind::AddressPool,
     Kind::Node,
+    Kind::NetworkType,
 ];
 
 impl Controller {

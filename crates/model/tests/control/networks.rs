@@ -12,7 +12,7 @@ pub(crate) fn network(name: &str, vpc: Option<&str>, cidrs: &[&str]) -> Object {
     typed_network(name, "vpc", vpc, cidrs)
 }
 
-fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> Object {
+pub(crate) fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &[&str]) -> Object {
     let spec = api::NetworkSpec {
         tenant: name.split('.').next().unwrap().into(),
         type_: type_.into(),
@@ -94,7 +94,8 @@ fn a_range_that_overlaps_another_of_the_same_vpc_is_refused_with_both_names() {
     assert_eq!((phase, reason.as_str()), (NetworkPhase::Failed, "CidrOverlap"));
     assert_eq!(
         message,
-        "10.0.128.0/17 of acme.late overlaps 10.0.0.0/16 of acme.default, which is in the same VPC"
+        "spec.cidrs: 10.0.128.0/17 overlaps 10.0.0.0/16 of network acme.default, which is in the same \
+         VPC; name another range, or another vpcID"
     );
     assert_eq!(scene.said_of(&key(Kind::Network, "acme.late")), [message.as_str()]);
     assert_eq!(told(&scene, "acme.default").0, NetworkPhase::Active);

@@ -231,8 +231,8 @@ fn a_network_that_would_hide_its_tenants_services_fails_and_names_both() {
     let told = |name| scene.cluster.network(name).status.clone().unwrap();
     let over = told("acme.over");
     assert_eq!(over.phase, NetworkPhase::Failed);
-    let text = "198.18.0.0/15 of acme.over overlaps 198.18.0.0/16, from which services of tenant \
-                acme get addresses";
+    let text = "spec.cidrs: 198.18.0.0/15 overlaps 198.18.0.0/16, from which services of tenant \
+                acme get addresses; name another range";
     assert_eq!(message(&over.conditions), text);
     assert_eq!(told("acme.beside").phase, NetworkPhase::Active);
 }
