@@ -23,9 +23,16 @@ pub struct ServiceKey {
     pub port: [u8; 2],
     /// The number of the protocol.
     pub protocol: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// [`SIDE_CLIENTS`] or [`SIDE_BACKENDS`].
+    pub side: u8,
 }
+
+/// The side of a service that leads pods of this node to its backends.
+pub const SIDE_CLIENTS: u8 = 0;
+
+/// The side of a service that leads what other nodes send to pods of this node, which are in another
+/// network than the client.
+pub const SIDE_BACKENDS: u8 = 1;
 
 /// Value of the map `services`.
 #[repr(C)]

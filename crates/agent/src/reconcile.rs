@@ -212,7 +212,11 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     fn take_in(&mut self, change: Change) {
         let moves = matches!(
             change,
-            Change::OwnPorts(_) | Change::Namespaces(_) | Change::Api(_) | Change::Exports(_)
+            Change::OwnPorts(_)
+                | Change::Siblings(..)
+                | Change::Namespaces(_)
+                | Change::Api(_)
+                | Change::Exports(_)
         );
         if let Some(names) = &mut self.attendants.names {
             names.absorb(&change);

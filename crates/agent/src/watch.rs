@@ -1,20 +1,21 @@
 //! The API as this node needs it: all nodes, whose each namespace is, its own ports, and of the
 //! networks it has the ports, services and EndpointSlices.
 //!
-//! The rule of this file: what a node watches grows with what is on it, not with the cluster.
-//! What belongs to a network is watched from its first pod here to its last.
+//! The rule of this file: what a node watches grows with the tenants that are on it, not with the
+//! cluster. What belongs to a network is watched from its first pod here to its last; its ports and
+//! services also while another network of its tenant has one, since services lead from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{AddressPool, Claim, Network, Port, marks};
+use atoll_api::{AddressPool, Claim, Network, NetworkIsolation, Port, marks};
 use atoll_model::compile::{EndpointGroup, Outlet, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
 use atoll_model::outside::Held;
-use atoll_types::{Cidr, NetworkId};
+use atoll_types::{Cidr, Label, NetworkId};
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -31,7 +32,7 @@ use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
 use crate::seen::{
     Change, Delta, Exported, Joined, NetworkDns, Outside, PortKey, Quarter, Scope, SeenNamespace,
-    SeenNode, Tenancy, Upstreams,
+    SeenNode, Sibling, Tenancy, Upstreams,
 };
 
 /// The label by which a slice names its service.
@@ -42,6 +43,7 @@ pub(crate) struct Watches {
     source: Source,
     _always: [Watch; 8],
     networks: BTreeMap<NetworkId, Watch>,
+    siblings: BTreeMap<Label, Watch>,
     held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
     services: BTreeMap<Quarter, Watch>,
@@ -124,6 +126,7 @@ impl Watches {
             ],
             source,
             networks: BTreeMap::new(),
+            siblings: BTreeMap::new(),
             held: BTreeMap::new(),
             dns: BTreeMap::new(),
             services: BTreeMap::new(),
@@ -136,9 +139,10 @@ impl Watches {
 
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
-        let networks = scope.networks.values().map(|presence| presence.id).collect();
+        let networks = scope.all().map(|(_, presence)| presence.id).collect();
         let names = scope.networks.keys().cloned().collect();
-        let quarters = scope.quarters();
+        let (quarters, tenants) = (scope.quarters(), scope.tenants());
+        match_keys(&mut self.siblings, &tenants, |tenant| self.source.siblings(tenant));
         match_keys(&mut self.dns, &names, |name| self.source.dns(name));
         match_keys(&mut self.held, &names, |name| self.source.held(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
@@ -158,6 +162,17 @@ impl Source {
             |port| Some((key(port), placed(port)?)),
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
+        ))
+    }
+
+    fn siblings(&self, tenant: &Label) -> Watch {
+        let of = tenant.clone();
+        Watch::start(follow::<Network, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default().fields(&format!("spec.tenant={tenant}")),
+            |network| Some((network.name_any(), sibling(network)?)),
+            Network::name_any,
+            (self.changes.clone(), move |delta| Change::Siblings(of.clone(), delta)),
         ))
     }
 
@@ -317,6 +332,13 @@ fn pod_ranges(node: &Node) -> Vec<Cidr> {
 /// The ranges among these that can be read.
 fn read_ranges<'a>(ranges: impl IntoIterator<Item = &'a String>) -> Vec<Cidr> {
     ranges.into_iter().filter_map(|range| range.parse().ok()).collect()
+}
+
+/// A network that has no number yet has no pods either.
+fn sibling(network: &Network) -> Option<Sibling> {
+    let id = network.status.as_ref()?.id?.try_into().ok()?;
+    let is_shared = network.spec.isolation == Some(NetworkIsolation::Open);
+    Some(Sibling { id, is_shared })
 }
 
 fn key(port: &Port) -> PortKey {

@@ -8,6 +8,7 @@
  * move. Until then its packets are dropped; their answers would go to the old node anyway, so a
  * conversation loses nothing by it, and a node that was taken over can speak for nobody else's
  * pods. */
+#include "across.h"
 #include "address.h"
 #include "constants.h"
 #include "decide.h"
@@ -58,12 +59,54 @@ static __noinline bool came_in_there(struct work *work)
 	return true;
 }
 
+/* Whether this is an answer of a service whose backend is in another network, and on the node that sent
+ * it. */
+static __noinline bool answers_across(struct work *work)
+{
+	const struct flow *flow = &work->flow;
+	struct connection *known;
+	struct endpoint *from;
+
+	name_connection(&work->key, flow, is_higher(flow));
+	known = connection_at(&work->key);
+	if (!known || !(known->flags & CONNECTION_ACROSS) || known->flags & OF_SERVICE ||
+	    is_by_sender(known, is_higher(flow)))
+		return false;
+	recall_across(work, known);
+	from = endpoint_of(work->to.network, &work->to.address);
+	if (!lives_on(from, &work->node.address))
+		return false;
+	work->across = ACROSS_THERE;
+	work->client_network = flow->network;
+	work->client = flow->destination;
+	note_end(&work->source, from);
+	return true;
+}
+
+/* Whether a service leads the packet to a pod of this node in another network. */
+static __always_inline bool leads_across(struct work *work)
+{
+	const struct transport *t = &work->flow.transport;
+
+	work->to = (struct translation){ .side = SIDE_BACKENDS };
+	if (t->part != PART_WHOLE || !can_be_served(t))
+		return false;
+	recall_backend(work);
+	if (choose_backend(&work->flow, &work->to) != FINE || !work->to.is_service ||
+	    work->to.network == work->flow.network)
+		return false;
+	work->to.is_service = 0;
+	note_client(work, ACROSS_HERE);
+	return true;
+}
+
 static __always_inline verdict find_both(struct work *work)
 {
 	struct endpoint *from = endpoint_of(work->flow.network, &work->flow.source);
 	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
 
-	if (from ? !lives_on(from, &work->node.address) : !came_in_there(work))
+	if (from ? !lives_on(from, &work->node.address) :
+		   !answers_across(work) && !came_in_there(work))
 		return DROP_OVERLAY_SPOOF;
 	if (from)
 		note_end(&work->source, from);
@@ -84,6 +127,7 @@ static __noinline verdict find_ends(struct work *work)
 	return read_generation(work) ? find_both(work) : DROP_CONNECTIONS_EXHAUSTED;
 }
 
+/* What becomes of the packet, or GO_ACROSS to another network. */
 __noinline int slow_from_overlay(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
@@ -94,7 +138,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	judged = find_ends(work);
 	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
-		int action = answer_outside(skb);
+		int action = leads_across(work) ? GO_ACROSS : answer_outside(skb);
 
 		if (action != GO_ON && action != GO_TO_NODE)
 			return action;
@@ -149,19 +193,24 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
+	int action = GO_ON;
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
 	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
-	if (known && known->flags & OF_SERVICE) {
-		int action = service_from_overlay(skb);
-
-		if (action != GO_ON)
-			return action;
+	if (may_be_across(known, flow)) {
+		action = pass_across(skb);
+		if (action == GO_BACK)
+			return hand_across(skb);
+	} else if (known && known->flags & OF_SERVICE) {
+		action = service_from_overlay(skb);
 	}
-	return slow_from_overlay(skb);
+	if (action != GO_ON)
+		return action;
+	action = slow_from_overlay(skb);
+	return action == GO_ACROSS ? take_across(skb) : action;
 }
 
 /* A packet of a connection that is decided: all that most packets ever need. The place is taken from

@@ -30,6 +30,13 @@ enum outside {
 	OUTSIDE_RECEIVER,
 };
 
+/* Where the backend of a client is that is led into another network (across.h). */
+enum across {
+	ACROSS_NOT,
+	ACROSS_HERE,
+	ACROSS_THERE, /* on another node, which chooses for itself */
+};
+
 /* An address and a port. */
 struct face {
 	struct address address;
@@ -55,6 +62,11 @@ struct work {
 	__u32 led_at; /* the generation of what led a client's packet on */
 	__u32 outside;	  /* enum outside */
 	__u32 may_enter;  /* a sender outside may open a connection */
+	__u32 across;	  /* enum across */
+	__u32 client_network; /* of a connection across two: where its client is */
+	struct address client;
+	__be16 client_port;
+	__be16 service_port; /* that the client spoke to */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -62,6 +74,7 @@ struct work {
 	struct connection fresh;
 	struct face face;   /* what the outside sees in the place of the pod */
 	struct flow sender; /* what leaves for the outside, as its sender sees it */
+	struct flow quote;  /* what an error quotes, as it goes on; as it came it is in `reverse` */
 	__u16 first_port;   /* of those that the sender's network has outside */
 	__u16 ports;
 };
@@ -91,6 +104,7 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->is_unknown = 0;
 	work->outside = OUTSIDE_NOBODY;
 	work->may_enter = 0;
+	work->across = ACROSS_NOT;
 }
 
 /* What stands at work->key. A packet that goes on as it came was looked up already. */

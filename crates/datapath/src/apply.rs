@@ -20,7 +20,7 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
     do_step(datapath, step).await?;
     match touched(step) {
         Touched::Nothing => Ok(()),
-        Touched::Network(network) => datapath.maps.networks.raise(network.get()),
+        Touched::Network(network) => datapath.maps.raise(network.get()),
         Touched::All => datapath.maps.networks.raise_all(),
     }
 }
@@ -238,7 +238,7 @@ async fn remove_interfaces(
     let (gone, left): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, it)| is_gone(it));
     for (key, entry) in gone {
         datapath.maps.interfaces.remove(key)?;
-        datapath.maps.networks.raise(entry.network)?;
+        datapath.maps.raise(entry.network)?;
     }
     datapath.maps.networks.learn(&left.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>())
 }

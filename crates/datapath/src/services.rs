@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_abi::{
-    self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SLOTS_PER_PAGE, ServicePage,
-    Slots,
+    self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SIDE_BACKENDS, SIDE_CLIENTS,
+    SLOTS_PER_PAGE, ServicePage, Slots,
 };
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use bytemuck::Zeroable;
 
@@ -29,6 +29,9 @@ pub(crate) struct Services {
     backends: Table<ServicePage, Backends>,
     /// A number that no service has.
     next: u32,
+    /// The networks that services have led to from each, and those that were led from: what is decided
+    /// in one hangs on what happens in the other.
+    kin: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
@@ -46,12 +49,39 @@ impl Services {
             slots: Table::open(dir, "service_slots")?,
             backends: Table::open(dir, "service_backends")?,
             next: 0,
+            kin: BTreeMap::new(),
         };
         let entries = services.services.entries()?;
-        let known: BTreeSet<u32> = entries.into_iter().map(|(_, entry)| entry.id).collect();
-        services.next = known.last().map_or(0, |last| last.wrapping_add(1));
-        services.forget_pages_of_nobody(&known)?;
+        let known: BTreeMap<u32, u32> =
+            entries.into_iter().map(|(key, entry)| (entry.id, key.network)).collect();
+        services.next = known.keys().next_back().map_or(0, |last| last.wrapping_add(1));
+        services.forget_pages_of_nobody(&known.keys().copied().collect())?;
+        services.recall_kin(&known)?;
         Ok(services)
+    }
+
+    fn recall_kin(&mut self, networks: &BTreeMap<u32, u32>) -> Result<(), DatapathError> {
+        for (page, backends) in self.backends.entries()? {
+            let Some(network) = networks.get(&page.service) else { continue };
+            let led_to = backends.at.iter().filter(|backend| backend.port != [0; 2]);
+            let led_to: BTreeSet<u32> = led_to.map(|backend| backend.network).collect();
+            self.note_kin(*network, &led_to);
+        }
+        Ok(())
+    }
+
+    fn note_kin(&mut self, network: u32, led_to: &BTreeSet<u32>) {
+        for other in led_to.iter().filter(|other| **other != network) {
+            self.kin.entry(network).or_default().insert(*other);
+            self.kin.entry(*other).or_default().insert(network);
+        }
+    }
+
+    /// The networks whose connections hang on what happens in this one: itself, and those that
+    /// services lead to from it or lead from to it.
+    pub(crate) fn concerned(&self, network: u32) -> BTreeSet<u32> {
+        let kin = self.kin.get(&network).into_iter().flatten();
+        kin.copied().chain([network]).collect()
     }
 
     /// Whoever was cut short between two writes left pages that nothing leads to.
@@ -74,6 +104,8 @@ impl Services {
         let former = self.services.get(encode_key(key))?;
         let id = former.map_or(self.next, |former| former.id);
         let before = self.spread(former.as_ref())?;
+        let led_to = service.backends.iter().map(|backend| backend.addr.network.get()).collect();
+        self.note_kin(key.network.get(), &led_to);
         let (backend_pages, slot_pages) = (pages(&before.places), pages_of_slots(&before.slots));
         let after = before.clone().follow(&service.backends);
         self.write_changed(id, &before, &after)?;
@@ -188,7 +220,10 @@ fn encode_key(key: ServiceKey) -> abi::ServiceKey {
         address: key.ip.into(),
         port: key.port.get().to_be_bytes(),
         protocol: key.protocol.number(),
-        reserved: 0,
+        side: match key.side {
+            Side::Clients => SIDE_CLIENTS,
+            Side::Backends => SIDE_BACKENDS,
+        },
     }
 }
 
@@ -198,6 +233,11 @@ fn decode_key(key: &abi::ServiceKey) -> Option<ServiceKey> {
         ip: IpAddr::from(key.address),
         protocol: Protocol::from_number(key.protocol)?,
         port: NonZeroU16::new(u16::from_be_bytes(key.port))?,
+        side: match key.side {
+            SIDE_CLIENTS => Side::Clients,
+            SIDE_BACKENDS => Side::Backends,
+            _ => return None,
+        },
     })
 }
 

@@ -7,16 +7,17 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
-    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE, CONNECTION_TRANSLATED,
-    Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, Endpoint, EndpointKey,
-    Entrance, EntranceKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface, InterfaceKey,
-    KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK,
-    NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort, NodePortKey, PROBER_PORTS, Peer,
-    PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
-    PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
-    ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
+    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_ACROSS,
+    CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE,
+    CONNECTION_TRANSLATED, Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT,
+    DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, Endpoint,
+    EndpointKey, Entrance, EntranceKey, Event, EventKind, INTERFACE_NAME_BYTES, Interface,
+    InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES,
+    NO_BANK, NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort, NodePortKey, PROBER_PORTS,
+    Peer, PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SLOTS_PER_PAGE, Service, ServiceDoor,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots,
+    TIER_NETWORK_POLICY, Traffic, TurnKey,
 };
 use atoll_types::MacAddr;
 
@@ -68,7 +69,7 @@ fn structs() -> Vec<String> {
 
 fn structs_of_services() -> Vec<String> {
     [
-        same_layout!(ServiceKey, "service_key", network, address, port, protocol, reserved),
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, side),
         same_layout!(Service, "service", id, slots, affinity),
         same_layout!(ServicePage, "service_page", service, page),
         same_layout!(Slots, "slots", backends),
@@ -79,6 +80,7 @@ fn structs_of_services() -> Vec<String> {
         vec![
             format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+            format!("SIDE_CLIENTS == {SIDE_CLIENTS} && SIDE_BACKENDS == {SIDE_BACKENDS}"),
         ],
     ]
     .concat()
@@ -215,6 +217,7 @@ fn numbers() -> Vec<String> {
     facts.push(format!("CONNECTION_TRANSLATED == {CONNECTION_TRANSLATED}"));
     facts.push(format!("CONNECTION_LEADS_ON == {CONNECTION_LEADS_ON}"));
     facts.push(format!("CONNECTION_DENIED == {CONNECTION_DENIED}"));
+    facts.push(format!("CONNECTION_ACROSS == {CONNECTION_ACROSS}"));
     for (name, state) in
         [("NEW", ConnectionState::New), ("ESTABLISHED", ConnectionState::Established)]
     {

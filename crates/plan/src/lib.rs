@@ -18,5 +18,5 @@ pub use node::{
     Reach, Resolver, ServiceDoor,
 };
 pub use outside::{Closed, Egress};
-pub use service::{Backend, Service, ServiceKey};
+pub use service::{Backend, Service, ServiceKey, Side};
 pub use step::Step;

@@ -21,6 +21,23 @@ pub struct ServiceKey {
     pub protocol: Protocol,
     /// The port that clients name.
     pub port: NonZeroU16,
+    /// Whose packets are led.
+    #[serde(default)]
+    pub side: Side,
+}
+
+/// Whose packets a [`ServiceKey`] leads. A service may lead to pods of another network of its tenant;
+/// then the client's node chooses a node, and that node who of its own pods takes the connection.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum Side {
+    /// Those of pods of this node, to whoever is behind the service.
+    #[default]
+    Clients,
+    /// Those that other nodes send here for pods of this node, which are in another network than the
+    /// client.
+    Backends,
 }
 
 /// Where a connection to a [`ServiceKey`] may go. Who is ready, near enough or all there is was
@@ -44,10 +61,14 @@ pub struct Backend {
 
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServiceKey { network, ip, protocol, port } = self;
+        let ServiceKey { network, ip, protocol, port, side } = self;
         match ip {
-            IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}"),
-            IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}"),
+            IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}")?,
+            IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}")?,
+        }
+        match side {
+            Side::Clients => Ok(()),
+            Side::Backends => f.write_str(" from other networks"),
         }
     }
 }

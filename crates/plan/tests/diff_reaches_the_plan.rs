@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use atoll_plan::{
     Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed,
     ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey,
-    Step, diff, diff_services,
+    Side, Step, diff, diff_services,
 };
 use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -254,7 +254,13 @@ fn port(number: u16) -> NonZeroU16 {
 
 /// The service that all pods of a network are behind.
 fn web(network: NetworkId) -> ServiceKey {
-    ServiceKey { network, ip: ip(100), protocol: Protocol::Tcp, port: port(80) }
+    ServiceKey {
+        network,
+        ip: ip(100),
+        protocol: Protocol::Tcp,
+        port: port(80),
+        side: Side::Clients,
+    }
 }
 
 /// Doors whose own resolver is at `last`.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
 use anyhow::{Context, Result};
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_policy::{Compiler, Event, Interface, Labels, Pod};
 use atoll_types::{Label, NetAddr, NetworkId, PodRef, Protocol};
 use serde_json::{Value, json};
@@ -70,13 +70,14 @@ pub(super) fn services(
     let mut services = BTreeMap::new();
     for (protocol, port) in PORTS {
         let port = NonZeroU16::try_from(port)?;
-        let key = ServiceKey { network, ip: VIP.into(), protocol, port };
+        let key = ServiceKey { network, ip: VIP.into(), protocol, port, side: Side::Clients };
         services.insert(key, one(Backend { addr: NetAddr::new(network, server), port }));
     }
     let port = NonZeroU16::try_from(80)?;
     for number in 0..others {
         let at = |base: u32| IpAddr::V4(Ipv4Addr::from_bits(base + number));
-        let key = ServiceKey { network, ip: at(0xc612_0001), protocol: Protocol::Tcp, port };
+        let (protocol, side) = (Protocol::Tcp, Side::Clients);
+        let key = ServiceKey { network, ip: at(0xc612_0001), protocol, port, side };
         services.insert(key, one(Backend { addr: NetAddr::new(network, at(0x0ac8_0001)), port }));
     }
     Ok(services)

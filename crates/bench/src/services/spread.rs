@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use socket2::{Domain, Socket, Type};
 
@@ -71,7 +71,8 @@ fn backends_of_all(network: u32, gone: Option<u16>) -> Result<Vec<u16>> {
     let ends = cluster.ends(Place::SameNode).into_iter().next().context("a cluster has pods")?;
     let network = NetworkId::try_from(network)?;
     let port = NonZeroU16::try_from(SERVICE_PORT)?;
-    let key = ServiceKey { network, ip: VIP.into(), protocol: Protocol::Tcp, port };
+    let (protocol, side) = (Protocol::Tcp, Side::Clients);
+    let key = ServiceKey { network, ip: VIP.into(), protocol, port, side };
     let all: BTreeSet<u16> = (0..BACKENDS).collect();
     cluster.change(key, service(network, ends.target, &all)?)?;
     if let Some(gone) = gone {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod across;
 mod bad_input;
 mod balancers;
 mod documents;
@@ -21,6 +22,7 @@ mod policy;
 mod records;
 mod resolvers;
 mod restart;
+mod service_cases;
 mod services;
 mod several_networks;
 mod tenants;

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 
 use atoll_datapath::DropReason;
-use atoll_plan::{Backend, Closed, Service, ServiceKey};
+use atoll_plan::{Backend, Closed, Service, ServiceKey, Side};
 use atoll_testkit::eventually;
 use atoll_types::{NetworkId, Protocol};
 use socket2::{Domain, Socket, Type};
@@ -86,7 +86,7 @@ impl Scene {
 
 fn key(network: NetworkId, v4: bool, protocol: Protocol, port: u16) -> ServiceKey {
     let ip: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    ServiceKey { network, ip, protocol, port: port.try_into().unwrap() }
+    ServiceKey { network, ip, protocol, port: port.try_into().unwrap(), side: Side::Clients }
 }
 
 fn voice(pod: &Pod, like: IpAddr) -> Voice<'_> {

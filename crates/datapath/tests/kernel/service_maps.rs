@@ -5,14 +5,20 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use atoll_abi::{Backends, LAYOUT_VERSION, Slots};
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use aya::maps::{HashMap, Map, MapData};
 
 use crate::fabric::{Fabric, State, network};
 
 fn key(network: NetworkId, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
-    ServiceKey { network, ip: ip.parse().unwrap(), protocol, port: port.try_into().unwrap() }
+    ServiceKey {
+        network,
+        ip: ip.parse().unwrap(),
+        protocol,
+        port: port.try_into().unwrap(),
+        side: Side::Clients,
+    }
 }
 
 /// A service of `network` with this many backends, in either family.

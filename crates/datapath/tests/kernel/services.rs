@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
 use atoll_datapath::DropReason;
-use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 
 use crate::decisions::{change_entries, let_time_pass};
@@ -31,7 +31,7 @@ pub(crate) fn front(of: IpAddr) -> SocketAddr {
 }
 
 pub(crate) fn key(network: NetworkId, ip: IpAddr, protocol: Protocol) -> ServiceKey {
-    ServiceKey { network, ip, protocol, port: PORT.try_into().unwrap() }
+    ServiceKey { network, ip, protocol, port: PORT.try_into().unwrap(), side: Side::Clients }
 }
 
 impl Fabric {

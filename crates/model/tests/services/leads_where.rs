@@ -4,7 +4,7 @@ use atoll_model::compile::ServiceBook;
 use atoll_types::Protocol;
 use serde_json::json;
 
-use crate::stage::{News, book, by_hand, complaints, held, id, key, leads, pods, tcp, tell, web};
+use crate::stage::{News, book, by_hand, complaints, held, here, key, leads, pods, tcp, tell, web};
 
 const ACME: &str = "acme.default";
 const GLOBEX: &str = "globex.default";
@@ -286,7 +286,7 @@ fn a_change_touches_the_services_it_concerns_and_no_others() {
 #[test]
 fn a_network_that_leaves_takes_its_services_along() {
     let mut book = told(&[News::Service(ACME, "web", web()), News::Service(GLOBEX, "web", web())]);
-    book.follow(&[(GLOBEX.to_owned(), id(2))].into());
+    book.follow(&[(GLOBEX.to_owned(), here(2))].into());
     assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)), None);
     assert!(leads(&book, &tcp(2, "10.96.0.9", 80)).is_some());
     tell(&mut book, &News::Service(ACME, "web", web()));

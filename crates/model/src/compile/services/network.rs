@@ -4,15 +4,19 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use atoll_plan::{Backend, Service, ServiceKey};
-use atoll_types::{NetAddr, NetworkId};
+use atoll_plan::{Service, ServiceKey, Side};
+use atoll_types::NetworkId;
 
+use super::across::{Behind, Followed, Kin, vips};
 use super::choice::{Candidate, Vantage, choose};
 use super::front::{FrontPort, ServiceFront};
 use super::fronts::{Claim, Rank, ServiceComplaint};
 use super::homes::{Homes, ObjectKey};
 use super::outside::OutsideAddresses;
 use super::slice::{EndpointGroup, Who};
+
+/// Addresses of a service, and what each rests on.
+pub(super) type Addresses = Vec<(IpAddr, Rank)>;
 
 /// What follows from one service and those behind it.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ pub struct ResolverFront {
 /// A network, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Network {
-    pub(super) id: NetworkId,
+    pub(super) followed: Followed,
     pub(super) homes: Homes,
     pub(super) resolver: Option<ResolverFront>,
     pub(super) outside: OutsideAddresses,
@@ -52,9 +56,9 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(id: NetworkId) -> Self {
+    pub(super) fn new(followed: Followed) -> Self {
         Network {
-            id,
+            followed,
             homes: Homes::default(),
             resolver: None,
             outside: OutsideAddresses::default(),
@@ -64,6 +68,14 @@ impl Network {
             askers: BTreeMap::new(),
             known: BTreeMap::new(),
         }
+    }
+
+    pub(super) fn id(&self) -> NetworkId {
+        self.followed.id
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        self.followed.is_here
     }
 
     pub(super) fn services(&self) -> impl Iterator<Item = &ObjectKey> {
@@ -149,10 +161,10 @@ impl Network {
         }
     }
 
-    /// What a service claims and hangs on.
-    pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage) -> Outcome {
-        let Some(front) = self.services.get(key) else { return Outcome::default() };
-        let front = &*self.with_all_addresses(key, front);
+    /// What a service claims and hangs on. People hear of it where its network has pods.
+    pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage, kin: &Kin<'_>) -> Outcome {
+        let Some(own) = self.services.get(key) else { return Outcome::default() };
+        let front = &*self.with_all_addresses(key, own);
         let mut outcome = Outcome::default();
         self.hear_members(key, front, &mut outcome);
         for v4 in [true, false] {
@@ -161,18 +173,45 @@ impl Network {
                 continue;
             }
             for port in &front.ports {
-                let service = self.service(key, front, port, v4, front.local_only, vantage);
-                if let Some(claim) = self.node_port(key, front, port, v4, vantage) {
-                    outcome.claims.insert(claim.0, claim.1);
+                let behind = self.behind(key, (front, port, v4), vantage, kin);
+                if self.has_clients(kin) {
+                    self.claim_here(key, &addresses, &behind, vantage, &mut outcome);
                 }
-                let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
-                for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
-                    let key = self.key(*ip, port);
-                    outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
+                if !kin.is_empty() {
+                    let vips = vips(own, v4);
+                    self.claim_across(&addresses, &vips, &behind, vantage, kin, &mut outcome);
                 }
             }
         }
+        if !self.is_here() {
+            outcome.complaints.clear();
+        }
         outcome
+    }
+
+    /// Whether pods of this node are in the same VPC.
+    fn has_clients(&self, kin: &Kin<'_>) -> bool {
+        self.is_here() || kin.iter().any(|it| it.is_here() && it.id() == self.id())
+    }
+
+    /// What a service claims in its own VPC.
+    fn claim_here(
+        &self,
+        key: &ObjectKey,
+        addresses: &Addresses,
+        behind: &Behind<'_>,
+        vantage: &Vantage,
+        outcome: &mut Outcome,
+    ) {
+        if self.is_here() {
+            outcome.claims.extend(self.node_port(behind, addresses, vantage));
+        }
+        let service = behind.nearest(self.id(), vantage);
+        let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
+        for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
+            let key = self.key(*ip, behind.port);
+            outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
+        }
     }
 
     /// The service with the addresses of the network's resolvers, where it answers there, and with
@@ -199,8 +238,9 @@ impl Network {
         resolver.is_some_and(|it| it.addresses.contains(ip)) && service.backends.is_empty()
     }
 
-    fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
-        ServiceKey { network: self.id, ip, protocol: port.protocol, port: port.port }
+    pub(super) fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
+        let FrontPort { protocol, port, .. } = *port;
+        ServiceKey { network: self.id(), ip, protocol, port, side: Side::Clients }
     }
 
     /// A headless service hangs on nobody here.
@@ -220,12 +260,7 @@ impl Network {
     }
 
     /// The addresses of one family that are no pod's and can be a service's.
-    fn free_addresses(
-        &self,
-        front: &ServiceFront,
-        v4: bool,
-        outcome: &mut Outcome,
-    ) -> Vec<(IpAddr, Rank)> {
+    fn free_addresses(&self, front: &ServiceFront, v4: bool, outcome: &mut Outcome) -> Addresses {
         let mut free = vec![];
         for (ip, rank) in front.addresses.iter().filter(|(ip, _)| ip.is_ipv4() == v4) {
             outcome.asked.insert(Who::Address(*ip));
@@ -238,49 +273,28 @@ impl Network {
         free
     }
 
-    fn groups_of(&self, key: &ObjectKey) -> impl Iterator<Item = &EndpointGroup> {
+    pub(super) fn groups_of(&self, key: &ObjectKey) -> impl Iterator<Item = &EndpointGroup> {
         self.groups.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// What the port of this node that leads to the service claims: the unspecified address.
+    /// What the port of this node that leads to the service claims: the unspecified address. It leads
+    /// to pods of the service's own VPC.
     fn node_port(
         &self,
-        key: &ObjectKey,
-        front: &ServiceFront,
-        port: &FrontPort,
-        v4: bool,
+        behind: &Behind<'_>,
+        addresses: &Addresses,
         vantage: &Vantage,
     ) -> Option<(ServiceKey, Claim)> {
+        let v4 = addresses.first()?.0.is_ipv4();
         let ip: IpAddr =
             if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let Behind { front, port, all } = behind;
         let at = ServiceKey { port: port.node_port?, ..self.key(ip, port) };
-        let service = self.service(key, front, port, v4, front.external_local_only, vantage);
+        let is_own = |it: &&Candidate<'_, _>| it.at.addr.network == self.id();
+        let own: Vec<_> = all.iter().filter(is_own).copied().collect();
+        let backends = choose(&own, front.external_local_only, vantage).into_iter().collect();
+        let service = Service { backends, affinity: front.affinity };
         Some((at, Claim { rank: Rank::Cluster, service }))
-    }
-
-    fn service(
-        &self,
-        key: &ObjectKey,
-        front: &ServiceFront,
-        port: &FrontPort,
-        v4: bool,
-        local_only: bool,
-        vantage: &Vantage,
-    ) -> Service {
-        let mut candidates = vec![];
-        for group in self.groups_of(key).filter(|group| group.v4 == v4) {
-            let number = group.ports.get(&(port.name.clone(), port.protocol));
-            let Some(number) = number.copied() else { continue };
-            for member in &group.members {
-                for (ip, node) in self.homes.find(&member.who, v4) {
-                    let at = Backend { addr: NetAddr::new(self.id, ip), port: number };
-                    let is_here = node == Some(vantage.node.as_str());
-                    candidates.push(Candidate { member, is_here, at });
-                }
-            }
-        }
-        let backends = choose(&candidates, local_only, vantage);
-        Service { backends: backends.into_iter().collect(), affinity: front.affinity }
     }
 }
 
