@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use atoll_plan::{Service, ServiceKey, Side};
+use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::NetworkId;
 
 use super::across::{Behind, Followed, Kin, vips};
@@ -290,7 +290,7 @@ impl Network {
             if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let Behind { front, port, all } = behind;
         let at = ServiceKey { port: port.node_port?, ..self.key(ip, port) };
-        let is_own = |it: &&Candidate<'_, _>| it.at.addr.network == self.id();
+        let is_own = |it: &&Candidate<'_, Backend>| it.at.addr.network == self.id();
         let own: Vec<_> = all.iter().filter(is_own).copied().collect();
         let backends = choose(&own, front.external_local_only, vantage).into_iter().collect();
         let service = Service { backends, affinity: front.affinity };
