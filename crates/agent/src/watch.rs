@@ -46,8 +46,8 @@ pub(crate) struct Watches {
     siblings: BTreeMap<Label, Watch>,
     held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
-    services: BTreeMap<Quarter, Watch>,
-    slices: BTreeMap<Quarter, Watch>,
+    services: BTreeMap<(Quarter, bool), Watch>,
+    slices: BTreeMap<(Quarter, bool), Watch>,
     targets: BTreeMap<ServiceName, Watch>,
     pods: BTreeMap<Ward, Watch>,
     policies: BTreeMap<Ward, Watch>,
@@ -141,13 +141,16 @@ impl Watches {
     pub(crate) fn follow(&mut self, scope: &Scope) {
         let networks = scope.all().map(|(_, presence)| presence.id).collect();
         let names = scope.networks.keys().cloned().collect();
-        let (quarters, tenants) = (scope.quarters(), scope.tenants());
+        let tenants = scope.tenants();
+        // A network that comes here is listed anew: its names begin with that.
+        let is_here = |quarter: &Quarter| scope.networks.contains_key(&quarter.0);
+        let quarters = scope.quarters().into_iter().map(|it| (it.clone(), is_here(&it))).collect();
         match_keys(&mut self.siblings, &tenants, |tenant| self.source.siblings(tenant));
         match_keys(&mut self.dns, &names, |name| self.source.dns(name));
         match_keys(&mut self.held, &names, |name| self.source.held(name));
         match_keys(&mut self.networks, &networks, |network| self.source.ports(*network));
-        match_keys(&mut self.services, &quarters, |quarter| self.source.services(quarter));
-        match_keys(&mut self.slices, &quarters, |quarter| self.source.slices(quarter));
+        match_keys(&mut self.services, &quarters, |it| self.source.services(&it.0));
+        match_keys(&mut self.slices, &quarters, |it| self.source.slices(&it.0));
         match_keys(&mut self.pods, &scope.wards, |ward| self.source.pods(ward));
         match_keys(&mut self.policies, &scope.wards, |ward| self.source.policies(ward));
         match_keys(&mut self.targets, &scope.exports, |service| self.source.targets(service));
