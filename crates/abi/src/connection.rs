@@ -42,6 +42,10 @@ pub const CONNECTION_LEADS_ON: u8 = 16;
 /// The flag of a connection that was refused when it was decided anew.
 pub const CONNECTION_DENIED: u8 = 32;
 
+/// The flag of an entry of a connection between two networks of one tenant. It has the number of the
+/// other network in the place of the rule that let the connection leave.
+pub const CONNECTION_ACROSS: u8 = 128;
+
 /// Where one end of a connection is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

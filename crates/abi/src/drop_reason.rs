@@ -93,7 +93,7 @@ drop_reasons! {
     NoBackend = 29, "no-backend";
     /// nothing leaves for this address: a node's, the cluster's own, or one that is denied
     OutsideClosed = 30, "outside-closed";
-    /// every port tried that the network has for the outside is taken towards this destination
+    /// every port tried for the outside, or for another network, is taken towards this destination
     NatPortsSpent = 31, "nat-ports-spent";
     /// it came to an address that a node answers for, where nothing is served so
     NotServed = 32, "not-served";

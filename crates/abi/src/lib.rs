@@ -21,8 +21,9 @@ pub use alias::{
     NODE_RESOLVER, PROBER_PORTS, aliased_interface, aliases_of,
 };
 pub use connection::{
-    CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,
-    Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place, TurnKey,
+    CONNECTION_ACROSS, CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH,
+    CONNECTION_TRANSLATED, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place,
+    TurnKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};
@@ -41,6 +42,6 @@ pub use policy::{
     PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,
 };
 pub use service::{
-    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SLOTS_PER_PAGE, Service,
-    ServiceKey, ServicePage, Slots,
+    Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SIDE_BACKENDS, SIDE_CLIENTS,
+    SLOTS_PER_PAGE, Service, ServiceKey, ServicePage, Slots,
 };

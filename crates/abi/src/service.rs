@@ -23,9 +23,19 @@ pub struct ServiceKey {
     pub port: [u8; 2],
     /// The number of the protocol.
     pub protocol: u8,
-    /// One where its clients are outside, zero where they are pods of the network.
-    pub outside: u8,
+    /// [`SIDE_CLIENTS`], [`SIDE_BACKENDS`] or [`SIDE_OUTSIDE`].
+    pub side: u8,
 }
+
+/// The side of a service that leads pods of this node to its backends.
+pub const SIDE_CLIENTS: u8 = 0;
+
+/// The side of a service that leads what other nodes send to pods of this node, which are in another
+/// network than the client.
+pub const SIDE_BACKENDS: u8 = 1;
+
+/// The side of a service that leads whoever is in no network.
+pub const SIDE_OUTSIDE: u8 = 2;
 
 /// Value of the map `services`.
 #[repr(C)]

@@ -91,7 +91,7 @@ impl Policies {
         for ward in &scope.wards {
             self.follow_ward(ward, seen);
         }
-        let present = scope.networks.values().map(|presence| presence.id).collect();
+        let present = scope.all().map(|(_, presence)| presence.id).collect();
         for pod in self.ends.keep(&present) {
             self.tell_pod(&pod);
         }

@@ -221,6 +221,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
                 | Change::Answered(_)
                 | Change::Exposed(..)
                 | Change::Outlet(..)
+                | Change::Siblings(..)
                 | Change::Namespaces(_)
                 | Change::Api(_)
                 | Change::Exports(_)

@@ -57,6 +57,8 @@ pub(crate) enum Change {
     Network(String, Delta<String, NetworkDns>),
     /// The same network: what it says of the outside.
     Outlet(String, Delta<String, Outlet>),
+    /// All networks of a tenant that has a pod here.
+    Siblings(Label, Delta<String, Sibling>),
     /// Namespaces, and whose each is.
     Namespaces(Delta<String, SeenNamespace>),
     /// Services of a namespace whose network is present here, by what names need of them.
@@ -95,6 +97,7 @@ impl Change {
             | Change::NetworkPorts(..)
             | Change::Network(..)
             | Change::Outlet(..)
+            | Change::Siblings(..)
             | Change::Namespaces(_)
             | Change::Held(..)
             | Change::Answered(_)
@@ -170,6 +173,15 @@ pub(crate) struct Joined {
     pub(crate) name: String,
 }
 
+/// A network of a tenant, whether it is present here or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sibling {
+    /// Its number.
+    pub(crate) id: NetworkId,
+    /// Whether networks of other tenants have the same.
+    pub(crate) is_shared: bool,
+}
+
 /// What of the cluster concerns this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
@@ -179,6 +191,12 @@ pub(crate) struct Scope {
     pub(crate) guests: BTreeMap<String, Presence>,
     /// All networks whose objects must be watched: these, and guests whose number is not known yet.
     pub(crate) names: BTreeSet<String>,
+    /// Networks that are not, of tenants that are: services lead to their pods, and theirs here.
+    pub(crate) kin: BTreeMap<String, Presence>,
+    /// The networks among both whose number is their tenant's alone.
+    pub(crate) own: BTreeSet<String>,
+    /// The tenants whose networks were not listed yet.
+    pub(crate) unlisted: BTreeSet<Label>,
     /// Whether all namespaces have been seen.
     pub(crate) is_whole: bool,
     /// The services of the cluster's own whose slices must be watched.
@@ -188,9 +206,10 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The networks that are present here, with pods or as guests.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (&String, &Presence)> {
-        self.networks.iter().chain(&self.guests)
+    /// The networks that are present here, with pods or as guests, and those that services lead to
+    /// from them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Presence)> {
+        self.networks.iter().chain(&self.guests).chain(&self.kin)
     }
 
     /// All namespaces of all networks.
@@ -199,13 +218,35 @@ impl Scope {
             let namespaces = presence.namespaces.iter();
             namespaces.map(|namespace| (name.clone(), namespace.clone())).collect::<Vec<_>>()
         };
-        self.present().flat_map(of).collect()
+        self.all().flat_map(of).collect()
+    }
+
+    /// The namespaces of the other networks whose services are seen from this one.
+    pub(crate) fn quarters_seen_from(&self, network: &str) -> BTreeSet<Quarter> {
+        let tenant = tenant_of(network).filter(|_| self.own.contains(network));
+        let is_kin = |(name, _): &Quarter| {
+            name != network && self.own.contains(name) && tenant_of(name) == tenant
+        };
+        match tenant {
+            Some(_) => self.quarters().into_iter().filter(is_kin).collect(),
+            None => BTreeSet::new(),
+        }
+    }
+
+    /// Whether it is known which networks the tenant of this one has.
+    pub(crate) fn knows_kin_of(&self, network: &str) -> bool {
+        tenant_of(network).is_none_or(|tenant| !self.unlisted.contains(&tenant))
+    }
+
+    /// The tenants that have a network here.
+    pub(crate) fn tenants(&self) -> BTreeSet<Label> {
+        self.networks.keys().filter_map(|network| tenant_of(network)).collect()
     }
 
     /// The numbers of each tenant's networks.
     pub(crate) fn networks_of_tenants(&self) -> BTreeMap<Label, BTreeSet<NetworkId>> {
         let mut of_tenants: BTreeMap<Label, BTreeSet<NetworkId>> = BTreeMap::new();
-        for (name, presence) in &self.networks {
+        for (name, presence) in self.all() {
             if let Some(tenant) = tenant_of(name) {
                 of_tenants.entry(tenant).or_default().insert(presence.id);
             }
@@ -274,6 +315,8 @@ pub(crate) struct Seen {
     answered: Listed<String, Held>,
     /// Services that every node leads the outside to.
     exposed: BTreeMap<Exposure, BTreeMap<ServiceName, ()>>,
+    /// The networks of each tenant that has a pod here.
+    siblings: BTreeMap<Label, Listed<String, Sibling>>,
     namespaces: Listed<String, SeenNamespace>,
     /// The namespaces of each network, by its object name.
     quarters: BTreeMap<String, BTreeSet<String>>,
@@ -310,25 +353,21 @@ impl Seen {
                 self.follow_networks();
             }
             Change::NetworkPorts(network, delta) => {
-                if let Some(ports) = self.networks.get_mut(&network) {
-                    absorb(ports, delta);
-                }
+                absorb_followed(self.networks.get_mut(&network), delta);
+            }
+            Change::Siblings(tenant, delta) => {
+                absorb_followed(self.siblings.get_mut(&tenant), delta);
+                self.follow_networks();
             }
             Change::Network(name, delta) => {
-                if let Some(dns) = self.dns.get_mut(&name) {
-                    absorb(dns, delta);
-                }
+                absorb_followed(self.dns.get_mut(&name), delta);
             }
             Change::Outlet(name, delta) => {
-                if let Some(outlet) = self.outlets.get_mut(&name) {
-                    absorb(outlet, delta);
-                    self.follow_networks();
-                }
+                absorb_followed(self.outlets.get_mut(&name), delta);
+                self.follow_networks();
             }
             Change::Held(name, delta) => {
-                if let Some(held) = self.held.get_mut(&name) {
-                    absorb(held, delta);
-                }
+                absorb_followed(self.held.get_mut(&name), delta);
             }
             Change::Zones(_)
             | Change::Policy(_)
@@ -347,13 +386,16 @@ impl Seen {
         self.targets.retain(|service, _| exports.contains(service));
     }
 
-    /// Whether a change says of a port nothing but what is known of it: most often, it is the word
-    /// of a status that this agent has written itself.
+    /// Whether a change says of a port or a network nothing but what is known of it: most often, it is
+    /// the word of a status that this agent has written itself.
     pub(crate) fn knows(&self, change: &Change) -> bool {
         match change {
             Change::OwnPorts(Delta::Put(key, port)) => says(&self.own_ports, key, port),
             Change::NetworkPorts(network, Delta::Put(key, port)) => {
                 self.networks.get(network).is_some_and(|known| says(known, key, port))
+            }
+            Change::Siblings(tenant, Delta::Put(name, sibling)) => {
+                self.siblings.get(tenant).is_some_and(|known| says(known, name, sibling))
             }
             _ => false,
         }
@@ -390,6 +432,7 @@ impl Seen {
     }
 
     fn follow_networks(&mut self) {
+        self.follow_tenants();
         let names = self.names();
         self.dns.retain(|name, _| names.contains(name));
         self.outlets.retain(|name, _| names.contains(name));
@@ -399,17 +442,46 @@ impl Seen {
             self.outlets.entry(name.clone()).or_default();
             self.held.entry(name).or_default();
         }
-        let of_pods = self.with_pods().into_values();
-        let present: BTreeSet<NetworkId> = of_pods.chain(self.guests().into_values()).collect();
-        self.networks.retain(|network, _| present.contains(network));
-        for network in present {
+        let present = self.with_pods().into_values().chain(self.guests().into_values());
+        let known: BTreeSet<NetworkId> = present.chain(self.kin().into_values()).collect();
+        self.networks.retain(|network, _| known.contains(network));
+        for network in known {
             self.networks.entry(network).or_default();
+        }
+    }
+
+    fn follow_tenants(&mut self) {
+        let with_pods = self.with_pods();
+        let tenants: BTreeSet<Label> =
+            with_pods.keys().filter_map(|network| tenant_of(network)).collect();
+        self.siblings.retain(|tenant, _| tenants.contains(tenant));
+        for tenant in tenants {
+            self.siblings.entry(tenant).or_default();
         }
     }
 
     /// The addresses of the outside that are for a network, once they were listed.
     pub(crate) fn held_of(&self, network: &str) -> Option<&BTreeMap<String, Held>> {
         self.held.get(network)?.as_ref()
+    }
+
+    /// The networks of one tenant that services may lead between, and are not shared with others.
+    fn unshared(&self) -> BTreeMap<&String, NetworkId> {
+        let all = self.siblings.values().flatten().flatten();
+        all.filter(|(_, it)| !it.is_shared).map(|(name, it)| (name, it.id)).collect()
+    }
+
+    /// The networks that are not present here, of tenants that have one here that is not shared.
+    fn kin(&self) -> BTreeMap<String, NetworkId> {
+        let (with_pods, guests, unshared) = (self.with_pods(), self.guests(), self.unshared());
+        let here = unshared.keys().filter(|name| with_pods.contains_key(name.as_str()));
+        let tenants: BTreeSet<Label> = here.filter_map(|name| tenant_of(name)).collect();
+        let is_kin = |name: &str| {
+            let is_present = with_pods.contains_key(name) || guests.contains_key(name);
+            !is_present && tenant_of(name).is_some_and(|it| tenants.contains(&it))
+        };
+        let kin = unshared.iter().filter(|(name, _)| is_kin(name));
+        kin.map(|(name, id)| ((*name).clone(), *id)).collect()
     }
 
     /// What a network says of its names, once it was seen.
@@ -470,11 +542,15 @@ impl Seen {
         };
         let tenants: BTreeSet<Label> =
             networks.keys().filter_map(|network| tenant_of(network)).collect();
+        let unlisted = self.siblings.iter().filter(|(_, listed)| listed.is_none());
         Scope {
             wards: tenants.iter().flat_map(|tenant| self.wards_of(tenant)).collect(),
             networks: networks.into_iter().map(presence).collect(),
             guests: self.guests().into_iter().map(presence).collect(),
             names: self.names(),
+            kin: self.kin().iter().map(|(name, id)| presence((name, *id))).collect(),
+            own: self.unshared().into_keys().cloned().collect(),
+            unlisted: unlisted.map(|(tenant, _)| tenant.clone()).collect(),
             is_whole: self.namespaces.is_some(),
             exports: self.exported().into_keys().cloned().collect(),
         }
@@ -503,6 +579,7 @@ impl Seen {
             && self.answered.is_some()
             && self.has_seen_exposed()
             && self.held.values().all(Option::is_some)
+            && self.siblings.values().all(Option::is_some)
             && self.networks.values().all(Option::is_some)
             && self.dns.values().all(Option::is_some)
             && self.outlets.values().all(Option::is_some)
@@ -518,7 +595,7 @@ impl Seen {
         self.networks.get(&network)?.as_ref()
     }
 
-    /// Every port of every network on this node.
+    /// Every port of every network on this node, and of those that services lead to from them.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (&PortKey, &PlacedPort)> {
         self.networks.values().flatten().flatten()
     }
@@ -610,6 +687,13 @@ fn absorb_known<K: Ord, V>(known: &mut BTreeMap<K, V>, delta: Delta<K, V>) {
     }
 }
 
+/// What is not followed any more is passed over.
+fn absorb_followed<K: Ord, V>(known: Option<&mut Listed<K, V>>, delta: Delta<K, V>) {
+    if let Some(known) = known {
+        absorb(known, delta);
+    }
+}
+
 /// A watch begins with a list. What comes before it is a late word of an earlier watch, and must
 /// not pass for a list of one.
 fn absorb<K: Ord, V>(listed: &mut Listed<K, V>, delta: Delta<K, V>) {
@@ -688,6 +772,61 @@ mod tests {
         assert_eq!(quarters(&scope), all);
         seen.absorb(Change::OwnPorts(Delta::Gone(own_port("db", "acme.data").0)));
         assert_eq!(quarters(&seen.scope()), all[1..]);
+    }
+
+    fn sibling(number: u32, is_shared: bool) -> Sibling {
+        Sibling { id: number.try_into().unwrap(), is_shared }
+    }
+
+    fn siblings(tenant: &str, all: &[(&str, Sibling)]) -> Change {
+        let all = all.iter().map(|(name, it)| ((*name).to_owned(), *it)).collect();
+        Change::Siblings(tenant.parse().unwrap(), Delta::All(all))
+    }
+
+    #[test]
+    fn the_other_networks_of_a_tenant_are_followed_while_it_has_one_here_that_is_its_own() {
+        let mut seen = seen();
+        let (own, far) = (sibling(1, false), sibling(2, false));
+        assert!(seen.scope().unlisted.contains(&"acme".parse().unwrap()));
+        assert!(!seen.scope().knows_kin_of("acme.default"));
+        let all = [("acme.default", own), ("acme.data", own), ("acme.far", far)];
+        seen.absorb(siblings("acme", &all));
+        seen.absorb(siblings("globex", &[("globex.default", sibling(3, false))]));
+        let scope = seen.scope();
+        assert!(scope.knows_kin_of("acme.default"));
+        assert_eq!(scope.kin.keys().collect::<Vec<_>>(), ["acme.far"], "and none of globex");
+        assert!(seen.ports_of(far.id).is_none(), "not listed yet");
+        assert!(seen.networks.contains_key(&far.id) && seen.networks.len() == 2);
+        seen.absorb(Change::OwnPorts(Delta::All([].into())));
+        assert!(seen.scope().kin.is_empty() && seen.networks.is_empty());
+    }
+
+    #[test]
+    fn a_network_that_is_shared_with_other_tenants_has_no_kin_and_is_none() {
+        let mut seen = seen();
+        let shared = sibling(1, true);
+        let all =
+            [("acme.default", shared), ("acme.data", shared), ("acme.far", sibling(2, false))];
+        seen.absorb(siblings("acme", &all));
+        assert!(seen.scope().kin.is_empty(), "nothing leads there from here");
+        let all = [("acme.default", sibling(1, false)), ("acme.far", sibling(2, true))];
+        seen.absorb(siblings("acme", &all));
+        assert!(seen.scope().kin.is_empty(), "nothing leads there at all");
+    }
+
+    #[test]
+    fn the_namespaces_of_other_networks_are_seen_from_networks_of_the_same_tenant_alone() {
+        let mut seen = seen();
+        let own = sibling(1, false);
+        seen.absorb(siblings("acme", &[("acme.default", own), ("acme.data", own)]));
+        let scope = seen.scope();
+        let names = |network: &str| {
+            let quarters = scope.quarters_seen_from(network).into_iter();
+            quarters.map(|(_, namespace)| namespace).collect::<Vec<_>>()
+        };
+        assert_eq!(names("acme.default"), ["back"]);
+        assert_eq!(names("acme.data"), ["front", "shop"]);
+        assert_eq!(names("globex.default"), Vec::<String>::new());
     }
 
     #[test]

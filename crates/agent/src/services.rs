@@ -1,23 +1,23 @@
 //! The services of the networks on this node, kept true to what was seen.
 //!
-//! The rule of this file: the services of a network are programmed only once its ports, its
-//! addresses of the outside, and the services and EndpointSlices of each of its namespaces, have
-//! been listed. Until then the kernel
-//! keeps those it has: half a list would refuse connections that somebody is there to take.
+//! The rule of this file: the services of a network are programmed only once it is known which other
+//! networks its tenant has, and of each of them the ports, the addresses of the outside, and the services
+//! and EndpointSlices of each namespace have been listed. Until then the kernel keeps those it has: half
+//! a list would refuse connections that somebody is there to take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use atoll_api::DnsMode;
 use atoll_model::compile::{
-    EndpointGroup, PlacedPort, ResolverFront, ServiceBook, ServiceComplaint, ServiceFront,
-    ServiceName,
+    EndpointGroup, Followed, PlacedPort, ResolverFront, ServiceBook, ServiceComplaint,
+    ServiceFront, ServiceName,
 };
 use atoll_model::outside::Held;
 use atoll_model::resolver::{DNS_NAME, dns_namespace};
 use atoll_plan::{Resolver, Service, ServiceKey};
 use atoll_types::NetworkId;
 
-use crate::seen::{Change, Delta, NetworkDns, PortKey, Scope, Seen};
+use crate::seen::{Change, Delta, NetworkDns, PortKey, Presence, Scope, Seen};
 
 /// What is known of services, and how far.
 #[derive(Debug)]
@@ -39,6 +39,10 @@ pub(crate) struct Services {
 #[derive(Debug)]
 struct Listed {
     id: NetworkId,
+    /// Whether it has no pods here and services lead to it from networks that do.
+    is_kin: bool,
+    /// Whether all networks of its tenant are known.
+    kin: bool,
     ports: bool,
     held: bool,
     namespaces: BTreeMap<String, Quarter>,
@@ -52,7 +56,7 @@ struct Quarter {
 
 impl Listed {
     fn is_whole(&self) -> bool {
-        let rest = self.ports && self.held;
+        let rest = self.kin && self.ports && (self.held || self.is_kin);
         rest && self.namespaces.values().all(|quarter| quarter.services && quarter.slices)
     }
 }
@@ -82,24 +86,39 @@ impl Services {
     /// Keeps exactly these networks and namespaces. One that is new begins with what was seen.
     pub(crate) fn follow(&mut self, scope: &Scope, seen: &Seen) {
         self.is_whole = scope.is_whole;
-        let ids = scope.present().map(|(name, presence)| (name.clone(), presence.id));
-        let ids: BTreeMap<_, _> = ids.collect();
-        self.book.follow(&ids);
-        self.book.set_guests(&scope.guests.keys().cloned().collect());
-        self.networks.retain(|name, listed| ids.get(name) == Some(&listed.id));
-        self.with_resolvers.retain(|name| self.networks.contains_key(name));
-        for (name, presence) in scope.present() {
+        let followed = |name: &String, presence: &Presence| Followed {
+            id: presence.id,
+            is_here: scope.networks.contains_key(name),
+            is_guest: scope.guests.contains_key(name),
+            is_shared: !scope.own.contains(name),
+        };
+        let all = scope.all().map(|(name, it)| (name.clone(), followed(name, it)));
+        let all: BTreeMap<_, _> = all.collect();
+        self.book.follow(&all);
+        self.networks.retain(|name, listed| all.get(name).map(|it| it.id) == Some(listed.id));
+        self.with_resolvers.retain(|name| scope.networks.contains_key(name));
+        for (name, presence) in scope.all() {
             if !self.networks.contains_key(name) {
                 self.begin(name, presence.id, seen);
             }
             self.follow_namespaces(name, &presence.namespaces);
         }
+        for (name, listed) in &mut self.networks {
+            listed.kin = scope.knows_kin_of(name);
+            listed.is_kin = scope.kin.contains_key(name);
+        }
     }
 
     fn begin(&mut self, name: &str, id: NetworkId, seen: &Seen) {
         let (ports, held) = (seen.ports_of(id), seen.held_of(name));
-        let namespaces = BTreeMap::new();
-        let listed = Listed { id, ports: ports.is_some(), held: held.is_some(), namespaces };
+        let listed = Listed {
+            id,
+            is_kin: true,
+            kin: false,
+            ports: ports.is_some(),
+            held: held.is_some(),
+            namespaces: BTreeMap::new(),
+        };
         self.networks.insert(name.to_owned(), listed);
         for (key, port) in ports.into_iter().flatten() {
             self.book.put_port(name, key, Some(port));
@@ -177,6 +196,7 @@ impl Services {
             | Change::Namespaces(_)
             | Change::Network(..)
             | Change::Outlet(..)
+            | Change::Siblings(..)
             | Change::Services(..)
             | Change::Slices(..)
             | Change::Api(_)
@@ -328,10 +348,14 @@ impl Services {
         }
     }
 
-    /// The numbers of networks of which not everything was listed.
+    /// The numbers of networks of which not everything was listed, or not of another one of their
+    /// tenant.
     fn unlisted(&self) -> BTreeSet<NetworkId> {
-        let unlisted = self.networks.values().filter(|it| !self.is_whole || !it.is_whole());
-        unlisted.map(|listed| listed.id).collect()
+        let tenant = |name: &str| name.split('.').next().map(ToOwned::to_owned);
+        let partly = self.networks.iter().filter(|(_, it)| !self.is_whole || !it.is_whole());
+        let tenants: BTreeSet<_> = partly.map(|(name, _)| tenant(name)).collect();
+        let unlisted = self.networks.iter().filter(|(name, _)| tenants.contains(&tenant(name)));
+        unlisted.map(|(_, listed)| listed.id).collect()
     }
 
     /// What has changed since the last time, and may be programmed.
@@ -393,7 +417,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::seen::Presence;
 
     fn id() -> NetworkId {
         1.try_into().unwrap()
@@ -500,6 +523,34 @@ mod tests {
         let mut services = followed();
         lists().iter().for_each(|change| services.absorb(change));
         services
+    }
+
+    /// Beside the network that is here, one of its tenant that is not.
+    fn scope_with_kin(unlisted: &[&str]) -> Scope {
+        let kin = Presence { id: 2.try_into().unwrap(), namespaces: ["store".to_owned()].into() };
+        Scope {
+            kin: [("acme.back".to_owned(), kin)].into(),
+            own: ["acme.default".to_owned(), "acme.back".to_owned()].into(),
+            unlisted: unlisted.iter().map(|tenant| tenant.parse().unwrap()).collect(),
+            ..scope(&["shop"])
+        }
+    }
+
+    #[test]
+    fn services_wait_for_the_other_networks_of_their_tenant_and_for_no_other_tenants() {
+        let mut services = lists_done();
+        services.follow(&scope_with_kin(&["globex"]), &Seen::default());
+        assert_eq!(services.due(), [], "another network of the tenant was not listed");
+        let store = ("acme.back".to_owned(), "store".to_owned());
+        services.absorb(&Change::NetworkPorts(2.try_into().unwrap(), Delta::All([].into())));
+        services.absorb(&Change::Fronts(store.clone(), Delta::All([].into())));
+        assert_eq!(services.due(), []);
+        services.absorb(&Change::Groups(store, Delta::All([].into())));
+        assert_eq!(services.due().len(), 3, "nobody waits for what is held by a network elsewhere");
+        services.follow(&scope_with_kin(&["acme"]), &Seen::default());
+        let observed = services.served().clone();
+        services.absorb(&Change::Fronts(quarter("shop"), Delta::Gone("web".into())));
+        assert_eq!(services.lend(&observed).0, observed, "there may be networks to come");
     }
 
     #[test]

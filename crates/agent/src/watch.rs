@@ -1,21 +1,22 @@
 //! The API as this node needs it: all nodes, whose each namespace is, its own ports, the addresses of
 //! the outside that it answers for, and of the networks it has the ports, services and EndpointSlices.
 //!
-//! The rule of this file: what a node watches grows with what is on it, not with the cluster.
-//! What belongs to a network is watched from its first pod here to its last, and for as long as the
-//! node answers for an address of it.
+//! The rule of this file: what a node watches grows with the tenants that are on it, not with the
+//! cluster. What belongs to a network is watched from its first pod here to its last, and for as long as
+//! the node answers for an address of it; its ports and services also while another network of its tenant
+//! has a pod here, since services lead from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use atoll_api::{AddressPool, Claim, Network, Port, marks};
+use atoll_api::{AddressPool, Claim, Network, NetworkIsolation, Port, marks};
 use atoll_model::compile::{EndpointGroup, Outlet, PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName, TargetSlice};
 use atoll_model::intent::DnsPlan;
 use atoll_model::outside::Held;
-use atoll_types::{Cidr, NetworkId};
+use atoll_types::{Cidr, Label, NetworkId};
 use atoll_zones::Slice;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -32,7 +33,7 @@ use crate::policy::{Ward, watch as policy};
 use crate::probe::{PodName, Probed};
 use crate::seen::{
     Change, Delta, Exported, Exposure, Joined, NetworkDns, Outside, PortKey, Quarter, Scope,
-    SeenNamespace, SeenNode, Tenancy, Upstreams,
+    SeenNamespace, SeenNode, Sibling, Tenancy, Upstreams,
 };
 
 /// The label by which a slice names its service.
@@ -43,6 +44,7 @@ pub(crate) struct Watches {
     source: Source,
     _always: [Watch; 11],
     networks: BTreeMap<Followed<NetworkId>, Watch>,
+    siblings: BTreeMap<Label, Watch>,
     held: BTreeMap<String, Watch>,
     dns: BTreeMap<String, Watch>,
     services: BTreeMap<Followed<Quarter>, Watch>,
@@ -88,7 +90,7 @@ impl Watches {
     ) -> Self {
         let nodes = follow_twofold::<Node, _, _, _>(
             Api::all(client.clone()),
-            watcher::Config::default(),
+            at_hand(),
             move |node| {
                 let facts = atoll_policy::read_node(node);
                 let pod_ranges = pod_ranges(node);
@@ -100,14 +102,14 @@ impl Watches {
         );
         let own = follow::<Port, _, _>(
             Api::all(client.clone()),
-            watcher::Config::default().fields(&format!("spec.node={node}")),
+            at_hand().fields(&format!("spec.node={node}")),
             |port| Some((key(port), joined(port)?)),
             key,
             (changes.clone(), Change::OwnPorts),
         );
         let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
             Api::all(client.clone()),
-            watcher::Config::default(),
+            at_hand(),
             |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
@@ -132,6 +134,7 @@ impl Watches {
             ],
             source,
             networks: BTreeMap::new(),
+            siblings: BTreeMap::new(),
             held: BTreeMap::new(),
             dns: BTreeMap::new(),
             services: BTreeMap::new(),
@@ -145,6 +148,8 @@ impl Watches {
     /// Watches exactly these networks and namespaces.
     pub(crate) fn follow(&mut self, scope: &Scope) {
         let (networks, quarters) = (followed_networks(scope), followed_quarters(scope));
+        let tenants = scope.tenants();
+        match_keys(&mut self.siblings, &tenants, |tenant| self.source.siblings(tenant));
         match_keys(&mut self.dns, &scope.names, |name| self.source.dns(name));
         match_keys(&mut self.held, &scope.names, |name| self.source.held(name));
         match_keys(&mut self.networks, &networks, |(network, _)| self.source.ports(*network));
@@ -160,10 +165,21 @@ impl Source {
     fn ports(&self, network: NetworkId) -> Watch {
         Watch::start(follow::<Port, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&format!("spec.networkID={network}")),
+            at_hand().fields(&format!("spec.networkID={network}")),
             |port| Some((key(port), placed(port)?)),
             key,
             (self.changes.clone(), move |delta| Change::NetworkPorts(network, delta)),
+        ))
+    }
+
+    fn siblings(&self, tenant: &Label) -> Watch {
+        let of = tenant.clone();
+        Watch::start(follow::<Network, _, _>(
+            Api::all(self.client.clone()),
+            at_hand().fields(&format!("spec.tenant={tenant}")),
+            |network| Some((network.name_any(), sibling(network)?)),
+            Network::name_any,
+            (self.changes.clone(), move |delta| Change::Siblings(of.clone(), delta)),
         ))
     }
 
@@ -185,7 +201,7 @@ impl Source {
         let (names, outside) = (network.to_owned(), network.to_owned());
         Watch::start(follow_twofold::<Network, _, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&format!("metadata.name={network}")),
+            at_hand().fields(&format!("metadata.name={network}")),
             |network| (Some(network_dns(network)), Some(Outlet::read(network))),
             Network::name_any,
             (
@@ -200,7 +216,7 @@ impl Source {
         let name = network.to_owned();
         Watch::start(follow::<Claim, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&format!("spec.network={network}")),
+            at_hand().fields(&format!("spec.network={network}")),
             |claim| Some((claim.name_any(), Held::read(claim)?)),
             Claim::name_any,
             (self.changes.clone(), move |delta| Change::Held(name.clone(), delta)),
@@ -212,7 +228,7 @@ impl Source {
         let of_type = format!("spec.type={}", exposure.type_of_service());
         Watch::start(follow::<Service, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&of_type),
+            at_hand().fields(&of_type),
             |service| Exposure::is_everywhere(service).then(|| (service_name(service), ())),
             service_name,
             (self.changes.clone(), move |delta| Change::Exposed(exposure, delta)),
@@ -224,7 +240,7 @@ impl Source {
         let own = node.to_owned();
         Watch::start(follow::<Claim, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&format!("spec.node={node}")),
+            at_hand().fields(&format!("spec.node={node}")),
             move |claim| {
                 let held = Held::read(claim).filter(|held| held.node == own)?;
                 Some((claim.name_any(), held))
@@ -238,7 +254,7 @@ impl Source {
         let (names, fronts) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<Service, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
+            at_hand(),
             |service| (named(service), front(service)),
             Service::name_any,
             (
@@ -253,7 +269,7 @@ impl Source {
     fn api(&self) -> Watch {
         Watch::start(follow::<Service, _, _>(
             Api::namespaced(self.client.clone(), "default"),
-            watcher::Config::default().fields("metadata.name=kubernetes"),
+            at_hand().fields("metadata.name=kubernetes"),
             |service| exported(service, Export::api(service)),
             service_name,
             (self.changes.clone(), Change::Api),
@@ -263,7 +279,7 @@ impl Source {
     fn exports(&self) -> Watch {
         Watch::start(follow::<Service, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().labels(marks::EXPORT),
+            at_hand().labels(marks::EXPORT),
             |service| exported(service, Export::labelled(service)),
             service_name,
             (self.changes.clone(), Change::Exports),
@@ -273,7 +289,7 @@ impl Source {
     fn pools(&self) -> Watch {
         Watch::start(follow::<AddressPool, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default(),
+            at_hand(),
             |pool| Some((pool.name_any(), read_ranges(&pool.spec.cidrs))),
             ResourceExt::name_any,
             (self.changes.clone(), Change::Pools),
@@ -284,7 +300,7 @@ impl Source {
     fn probed(&self, node: &str) -> Watch {
         Watch::start(follow::<PartialObjectMeta<Pod>, _, _>(
             Api::all(self.client.clone()),
-            watcher::Config::default().fields(&format!("spec.nodeName={node}")),
+            at_hand().fields(&format!("spec.nodeName={node}")),
             probed,
             |pod| (pod.namespace().unwrap_or_default(), pod.name_any()),
             (self.changes.clone(), Change::Probed),
@@ -295,7 +311,7 @@ impl Source {
         let service = service.clone();
         Watch::start(follow::<EndpointSlice, _, _>(
             Api::namespaced(self.client.clone(), &service.0),
-            watcher::Config::default().labels(&format!("{SERVICE_NAME}={}", service.1)),
+            at_hand().labels(&format!("{SERVICE_NAME}={}", service.1)),
             |slice| Some((slice.name_any(), TargetSlice::read(slice))),
             EndpointSlice::name_any,
             (self.changes.clone(), move |delta| Change::Targets(service.clone(), delta)),
@@ -306,7 +322,7 @@ impl Source {
         let (names, groups) = (quarter.clone(), quarter.clone());
         Watch::start(follow_twofold::<EndpointSlice, _, _, _>(
             Api::namespaced(self.client.clone(), &quarter.1),
-            watcher::Config::default(),
+            at_hand(),
             |slice| (Slice::read(slice), EndpointGroup::read(slice)),
             EndpointSlice::name_any,
             (
@@ -320,9 +336,10 @@ impl Source {
 
 fn followed_networks(scope: &Scope) -> BTreeSet<Followed<NetworkId>> {
     let with_pods: BTreeSet<NetworkId> = scope.networks.values().map(|it| it.id).collect();
-    scope.present().map(|(_, it)| (it.id, with_pods.contains(&it.id))).collect()
+    scope.all().map(|(_, it)| (it.id, with_pods.contains(&it.id))).collect()
 }
 
+/// A network that comes here is listed anew: its names begin with that.
 fn followed_quarters(scope: &Scope) -> BTreeSet<Followed<Quarter>> {
     let has_pod = |quarter: &Quarter| scope.networks.contains_key(&quarter.0);
     scope.quarters().into_iter().map(|quarter| (quarter.clone(), has_pod(&quarter))).collect()
@@ -360,6 +377,13 @@ fn pod_ranges(node: &Node) -> Vec<Cidr> {
 /// The ranges among these that can be read.
 fn read_ranges<'a>(ranges: impl IntoIterator<Item = &'a String>) -> Vec<Cidr> {
     ranges.into_iter().filter_map(|range| range.parse().ok()).collect()
+}
+
+/// A network that has no number yet has no pods either.
+fn sibling(network: &Network) -> Option<Sibling> {
+    let id = network.status.as_ref()?.id?.try_into().ok()?;
+    let is_shared = network.spec.isolation == Some(NetworkIsolation::Open);
+    Some(Sibling { id, is_shared })
 }
 
 fn key(port: &Port) -> PortKey {
@@ -506,6 +530,14 @@ fn exported(
         .ok()?;
     let named = named(service)?;
     Some((name, Exported { export, named }))
+}
+
+/// How objects are listed before they are followed: as the API server has them in its memory, which may
+/// be a moment ago. It never has to wait, nor to read and decode what is stored, however many nodes
+/// start at once; what happened in that moment is told next. Only what a policy hangs on is listed
+/// otherwise: none that is in force may be missing for a moment.
+pub(crate) fn at_hand() -> watcher::Config {
+    watcher::Config::default().any_semantic()
 }
 
 /// Watches for good and sends every change. `read` turns an object into its entry, or into `None`

@@ -166,6 +166,8 @@ enum connection_state {
 #define CONNECTION_DENIED 32
 /* One end is in no network. It sees `nat_address` and `nat_port` in the place of the pod. */
 #define CONNECTION_OUTSIDE 64
+/* Its ends are in two networks of one tenant (across.h). */
+#define CONNECTION_ACROSS 128
 
 /* Where one end of a connection is: an interface of this node, or another node. */
 struct place {
@@ -197,15 +199,21 @@ struct connection {
 	__u64 opened;	     /* nanoseconds of the monotonic clock */
 	union {
 		__u32 egress_rule; /* what let it leave its opener; zero: nobody was asked */
-		__u32 network;	   /* of KIND_OUTSIDE: where `nat_address` is */
+		__u32 network;	   /* of KIND_OUTSIDE or ACROSS: where `nat_address` is */
 	};
-	__u32 ingress_rule; /* what let it reach the other end, likewise */
+	union {
+		__u32 ingress_rule; /* what let it reach the other end, likewise */
+		__u32 chosen;	    /* of ACROSS: as `backend` of a service */
+	};
 	union {
 		struct address nat_address;
 		struct first_fragment first;
 	};
 	__be16 nat_port;
-	__u16 backend; /* of a service: its place among those of the service */
+	union {
+		__u16 backend;	  /* of a service: its place among those of the service */
+		__be16 near_port; /* of ACROSS: the port of the service's address */
+	};
 	__u32 turn; /* its place in the ring of its network */
 };
 

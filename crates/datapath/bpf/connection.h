@@ -97,8 +97,8 @@ static __noinline void tell_flow(struct __sk_buff *skb, struct flow *flow,
 	event->source_port = flow->transport.source_port;
 	event->destination_port = flow->transport.destination_port;
 	event->protocol = flow->transport.protocol;
-	event->egress_rule = known->egress_rule;
-	event->ingress_rule = known->ingress_rule;
+	event->egress_rule = known->flags & CONNECTION_ACROSS ? 0 : known->egress_rule;
+	event->ingress_rule = known->flags & CONNECTION_ACROSS ? 0 : known->ingress_rule;
 	bpf_ringbuf_submit(event, 0);
 }
 

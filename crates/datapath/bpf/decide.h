@@ -16,26 +16,11 @@
  * was refused stays refused, and keeps its opener, until it is decided otherwise or forgotten. */
 #pragma once
 
+#include "crossing.h"
 #include "fragments.h"
 #include "icmp_error.h"
 #include "translate.h"
 #include "work.h"
-
-static __always_inline struct endpoint *endpoint_of(__u32 network, const struct address *ip)
-{
-	struct endpoint_key key = { .network = network, .address = *ip };
-
-	return bpf_map_lookup_elem(&endpoints, &key);
-}
-
-static __always_inline void note_end(struct end *end, const struct endpoint *endpoint)
-{
-	end->since = endpoint->since;
-	end->node = endpoint->node;
-	end->place.ifindex = endpoint->ifindex;
-	end->place.slot = endpoint->slot;
-	copy_mac(end->place.mac, endpoint->mac);
-}
 
 static __always_inline __u64 since(const struct work *work)
 {
@@ -48,6 +33,8 @@ static __always_inline __u64 since(const struct work *work)
 static __always_inline bool is_by_another_way(const struct connection *known,
 					      const struct work *work, bool from_high)
 {
+	if (work->across || known->flags & CONNECTION_ACROSS)
+		return !is_same_crossing(known, work);
 	if (!(known->flags & CONNECTION_OUTSIDE) != !work->outside)
 		return true;
 	if (!is_by_sender(known, from_high))
@@ -78,10 +65,13 @@ static __noinline void recall_backend(struct work *work)
 	known = connection_at(&work->key);
 	if (!known || is_over(known, work->flow.transport.protocol, work->now))
 		return;
+	if (known->flags & CONNECTION_ACROSS)
+		return recall_across(work, known);
 	if (known->flags & CONNECTION_TRANSLATED)
 		work->is_to_itself = same_address(&known->nat_address, &work->flow.destination);
 	if (!(known->flags & CONNECTION_LEADS_ON))
 		return;
+	work->to.network = work->flow.network;
 	work->to.address = known->nat_address;
 	work->to.port = known->nat_port;
 	work->to.place = known->backend;
@@ -89,9 +79,12 @@ static __noinline void recall_backend(struct work *work)
 }
 
 /* A packet to a service becomes one to its backend. */
-static __always_inline verdict ask_service(struct work *work)
+static __always_inline verdict ask_service(struct __sk_buff *skb, struct work *work)
 {
 	verdict judged;
+
+	if (is_whole_error(&work->flow.transport))
+		speak_to_backend(skb, work);
 
 	if (work->flow.transport.part == PART_LATER) {
 		if (!find_first(&work->flow, work, 0))
@@ -106,6 +99,8 @@ static __always_inline verdict ask_service(struct work *work)
 	judged = choose_backend(&work->flow, &work->to);
 	if (judged != FINE || !work->to.is_service)
 		return judged;
+	if (work->to.network != work->flow.network)
+		return lead_across(work);
 	/* Nobody takes a packet from its own address. */
 	if (same_address(&work->flow.source, &work->to.address))
 		work->flow.source = work->flow.destination;
@@ -133,7 +128,8 @@ static __always_inline verdict ask_service_again(struct work *work)
 static __always_inline void reverse_to_service(struct work *work, const struct connection *known)
 {
 	reverse_answer(work, known);
-	work->to = (struct translation){ .address = work->flow.source,
+	work->to = (struct translation){ .network = work->flow.network,
+					 .address = work->flow.source,
 					 .port = work->flow.transport.source_port,
 					 .place = known->backend,
 					 .is_kept = 1 };
@@ -153,7 +149,7 @@ static __always_inline void pose(struct work *work, bool by_sender)
 	const struct transport *t = &work->flow.transport;
 	struct question *question = &work->question;
 
-	question->network = work->flow.network;
+	question->network = question->other_network = work->flow.network;
 	question->opener = by_sender ? work->flow.source : work->flow.destination;
 	question->other = by_sender ? work->flow.destination : work->flow.source;
 	question->protocol = t->protocol;
@@ -167,6 +163,8 @@ static __always_inline void pose(struct work *work, bool by_sender)
 			 by_sender	      ? t->destination_port :
 						t->source_port;
 	question->egress_rule = question->ingress_rule = 0;
+	if (work->across)
+		pose_across(work);
 }
 
 /* An error follows no connection; it speaks of one. */
@@ -218,7 +216,7 @@ static __always_inline void renew(struct work *work, const struct connection *kn
 	bool by_sender = is_by_sender(known, from_high);
 
 	work->outcome = OUTCOME_RENEW;
-	work->asks_service = !by_sender && known->flags & CONNECTION_TRANSLATED;
+	work->asks_service = !by_sender && known->flags & CONNECTION_TRANSLATED && !work->across;
 	if (work->asks_service)
 		reverse_to_service(work, known);
 	pose(work, by_sender);
@@ -276,12 +274,22 @@ static __always_inline void settle(struct connection *entry, const struct work *
 	entry->low = from_high ? work->destination.place : work->source.place;
 	entry->high = from_high ? work->source.place : work->destination.place;
 	entry->node = work->source.place.ifindex ? work->destination.node : work->source.node;
-	entry->egress_rule = work->question.egress_rule;
-	entry->ingress_rule = work->question.ingress_rule;
+	if (work->across) {
+		note_crossing(entry, work);
+	} else {
+		entry->egress_rule = work->question.egress_rule;
+		entry->ingress_rule = work->question.ingress_rule;
+	}
 	entry->table = work->flow.table;
 	entry->flags &= ~CONNECTION_DENIED;
 	barrier();
 	*(volatile __u32 *)&entry->generation = work->generation;
+}
+
+/* Whether something must lead the opener's next packets on. */
+static __always_inline bool needs_lead(const struct work *work)
+{
+	return work->to.is_service || work->across == ACROSS_HERE;
 }
 
 /* What leads the opener's packets from a service to its backend, and where that is. A pod that is its
@@ -302,6 +310,8 @@ static __always_inline verdict put_lead(struct work *work, __u8 state)
 	fresh->backend = work->to.place;
 	fresh->nat_address = work->flow.destination;
 	fresh->nat_port = work->to.port;
+	if (work->across)
+		lead_into_network(work);
 	return put_in(work);
 }
 
@@ -335,7 +345,7 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 	judged = put_in(work);
 	if (judged == FINE)
 		tell_flow(skb, &work->flow, fresh, EVENT_OPENED);
-	return judged == FINE && work->to.is_service ? put_lead(work, fresh->state) : judged;
+	return judged == FINE && needs_lead(work) ? put_lead(work, fresh->state) : judged;
 }
 
 /* A packet of a connection that is known passes. */
@@ -344,7 +354,7 @@ static __always_inline verdict go_on(struct __sk_buff *skb, struct work *work,
 {
 	note(skb, &work->flow, known, from_high, work->now);
 	if (is_by_sender(known, from_high))
-		return work->to.is_service ? put_lead(work, known->state) : FINE;
+		return needs_lead(work) ? put_lead(work, known->state) : FINE;
 	if (known->flags & CONNECTION_TRANSLATED) {
 		keep_lead(work, known);
 		answer_for_service(work, known);

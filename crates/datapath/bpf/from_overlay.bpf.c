@@ -8,6 +8,7 @@
  * move. Until then its packets are dropped; their answers would go to the old node anyway, so a
  * conversation loses nothing by it, and a node that was taken over can speak for nobody else's
  * pods. */
+#include "across.h"
 #include "address.h"
 #include "constants.h"
 #include "decide.h"
@@ -75,12 +76,54 @@ static __noinline bool came_in_there(struct work *work)
 	return true;
 }
 
+/* Whether this is an answer of a service whose backend is in another network, and on the node that sent
+ * it. */
+static __noinline bool answers_across(struct work *work)
+{
+	const struct flow *flow = &work->flow;
+	struct connection *known;
+	struct endpoint *from;
+
+	name_connection(&work->key, flow, is_higher(flow));
+	known = connection_at(&work->key);
+	if (!known || !(known->flags & CONNECTION_ACROSS) || known->flags & OF_SERVICE ||
+	    is_by_sender(known, is_higher(flow)))
+		return false;
+	recall_across(work, known);
+	from = endpoint_of(work->to.network, &work->to.address);
+	if (!lives_on(from, &work->node.address))
+		return false;
+	work->across = ACROSS_THERE;
+	work->client_network = flow->network;
+	work->client = flow->destination;
+	note_end(&work->source, from);
+	return true;
+}
+
+/* Whether a service leads the packet to a pod of this node in another network. */
+static __always_inline bool leads_across(struct work *work)
+{
+	const struct transport *t = &work->flow.transport;
+
+	work->to = (struct translation){ .side = SIDE_BACKENDS };
+	if (t->part != PART_WHOLE || !can_be_served(t))
+		return false;
+	recall_backend(work);
+	if (choose_backend(&work->flow, &work->to) != FINE || !work->to.is_service ||
+	    work->to.network == work->flow.network)
+		return false;
+	work->to.is_service = 0;
+	note_client(work, ACROSS_HERE);
+	return true;
+}
+
 static __always_inline verdict find_both(struct work *work)
 {
 	struct endpoint *from = endpoint_of(work->flow.network, &work->flow.source);
 	struct endpoint *to = endpoint_of(work->flow.network, &work->flow.destination);
 
-	if (from ? !lives_on(from, &work->node.address) : !came_in_there(work))
+	if (from ? !lives_on(from, &work->node.address) :
+		   !answers_across(work) && !came_in_there(work))
 		return DROP_OVERLAY_SPOOF;
 	if (from)
 		note_end(&work->source, from);
@@ -101,7 +144,7 @@ static __noinline verdict find_ends(struct work *work)
 	return read_generation(work) ? find_both(work) : DROP_CONNECTIONS_EXHAUSTED;
 }
 
-/* What becomes of the packet, or GO_ON to the outside. */
+/* What becomes of the packet, GO_ON to the outside, or GO_ACROSS to another network. */
 __noinline int slow_from_overlay(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
@@ -112,7 +155,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
 	judged = find_ends(work);
 	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
-		int action = answer_outside(skb);
+		int action = leads_across(work) ? GO_ACROSS : answer_outside(skb);
 
 		if (action != GO_TO_NODE)
 			return action;
@@ -150,7 +193,7 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 	known = through_service(work);
 	from_high = is_higher(&work->flow);
 	if (!known || !comes_from(known, from_high, &work->node.address)) {
-		begin_work(work, &work->wire);
+		begin_work(work, &work->wire, work->now);
 		return GO_ON;
 	}
 	note_with_lead(skb, work, known);
@@ -167,19 +210,25 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
-	int action;
+	int action = GO_ON;
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
-	begin_work(work, flow);
+	begin_work(work, flow, bpf_ktime_get_coarse_ns());
 	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
-	if (known && known->flags & OF_SERVICE) {
+	if (may_be_across(known, flow)) {
+		action = pass_across(skb);
+		if (action == GO_BACK || action == GO_HERE)
+			return hand_across(skb);
+	} else if (known && known->flags & OF_SERVICE) {
 		action = service_from_overlay(skb);
-		if (action != GO_ON)
-			return action;
 	}
+	if (action != GO_ON)
+		return action;
 	action = slow_from_overlay(skb);
+	if (action == GO_ACROSS)
+		return take_across(skb);
 	return action == GO_ON ? leave_for_another(skb) : action;
 }
 
@@ -210,7 +259,10 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 	if (!network || network->network != flow->network ||
 	    !comes_from(known, from_high, &node->address) ||
 	    !holds(known, network, &flow->transport, now) ||
-	    (known->flags & OF_SERVICE && !is_served_at_once(known, flow, from_high, now)))
+	    (known->flags & OF_SERVICE &&
+	     (!is_served_at_once(known, flow, from_high, now) ||
+	      (!is_routine(known, &flow->transport) &&
+	       !note_on_both_sides(skb, flow, known)))))
 		return take_longer_path(skb, node, flow, known);
 	if (!(known->flags & OF_SERVICE))
 		note(skb, flow, known, from_high, now);

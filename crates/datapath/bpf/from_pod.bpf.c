@@ -3,6 +3,7 @@
  *
  * The rule: a frame is exactly the pod's own or it is dropped, and nothing reaches the node's own
  * network stack but a question through a door (enter_door.h), which reaches the agent alone. */
+#include "across.h"
 #include "arp.h"
 #include "decide.h"
 #include "deliver.h"
@@ -108,11 +109,14 @@ static __noinline verdict find_ends(struct __sk_buff *skb, struct interface *own
 static __always_inline verdict judge(struct __sk_buff *skb, struct interface *own,
 				     struct work *work)
 {
-	verdict judged = read_generation(work) ? ask_service(work) : DROP_CONNECTIONS_EXHAUSTED;
+	verdict judged = read_generation(work) ? ask_service(skb, work) :
+						 DROP_CONNECTIONS_EXHAUSTED;
 
-	if (judged == FINE)
+	if (judged == FINE && work->across)
+		find_sender(skb, own, work);
+	else if (judged == FINE)
 		judged = find_ends(skb, own, work);
-	return judged == FINE ? decide(skb, work) : judged;
+	return judged == FINE && work->across != ACROSS_HERE ? decide(skb, work) : judged;
 }
 
 /* Apart, for its tunnel key does not fit on the longer paths' stack. */
@@ -122,7 +126,7 @@ static __noinline int send_on(struct __sk_buff *skb, struct interface *own, cons
 	return send(skb, own, to, node);
 }
 
-/* What becomes of the packet, or GO_ON to the outside. */
+/* What becomes of the packet, or GO_ON to the outside, or GO_ACROSS to another network. */
 __noinline int slow_from_pod(struct __sk_buff *skb)
 {
 	struct interface *own = interface_of(skb->ifindex);
@@ -142,11 +146,36 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 		return refuse_service(skb, own, &work->flow);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
+	if (work->across == ACROSS_HERE)
+		return GO_ACROSS;
 	if (!fits(skb, &work->destination.place))
 		return refuse_too_big(skb, own);
 	if (work->is_translated && rewrite(skb))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	return send_on(skb, own, &work->destination.place, &work->destination.node);
+}
+
+/* What has its ends in work->out goes to where it is awaited, with the number of that network. */
+__noinline int send_back(struct __sk_buff *skb)
+{
+	struct interface *own = interface_of(skb->ifindex);
+	struct work *work = work_at_hand();
+	struct ethhdr *eth;
+
+	if (!own || !work)
+		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
+	if (!fits(skb, &work->destination.place))
+		return refuse_too_big(skb, own);
+	if (work->is_translated && rewrite(skb))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
+	eth = frame_start(skb, sizeof(*eth));
+	if (!eth)
+		return drop(skb, own->network, DROP_MALFORMED);
+	count_sent(skb, own->slot);
+	return work->destination.place.ifindex ?
+		       deliver_here(skb, eth, &work->destination.place) :
+		       deliver_there(skb, eth, work->out.network, &work->destination.place,
+				     &work->destination.node);
 }
 
 /* What becomes of the packet, or GO_ON to the slow path. */
@@ -186,18 +215,23 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
+	int action = GO_ON;
 
 	if (!work)
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
 	begin_work(work, flow);
 	work->is_unknown = !known && is_simple(&flow->transport);
-	if (known && known->flags & OF_SERVICE) {
-		int action = service_from_pod(skb);
-
-		if (action != GO_ON)
-			return action;
+	if (may_be_across(known, flow)) {
+		action = pass_across(skb);
+		if (action == GO_BACK)
+			return send_back(skb);
+	} else if (known && known->flags & OF_SERVICE) {
+		action = service_from_pod(skb);
 	}
-	return beyond_network(skb, slow_from_pod(skb));
+	if (action != GO_ON)
+		return action;
+	action = slow_from_pod(skb);
+	return action == GO_ACROSS ? take_across(skb) : beyond_network(skb, action);
 }
 
 /* A packet of a connection that is decided: all that most packets ever need. The place is taken from

@@ -12,14 +12,14 @@
 #include "work.h"
 
 /* Whether an entry of a service that holds is enough for the packet. Then its destination becomes what
- * a client is led to, or its source what an answer comes from. Packets from and to the outside need
- * more. */
+ * a client is led to, or its source what an answer comes from. Packets from and to the outside or
+ * another network need more. */
 static __always_inline bool is_served_at_once(const struct connection *known,
 					      const struct flow *flow, bool from_high, __u64 now)
 {
 	bool leads_on = known->flags & CONNECTION_LEADS_ON;
 
-	return !(known->flags & CONNECTION_OUTSIDE) && is_routine(known, &flow->transport) &&
+	return !(known->flags & (CONNECTION_OUTSIDE | CONNECTION_ACROSS)) && is_routine(known, &flow->transport) &&
 	       was_just_seen(known, now) && is_by_sender(known, from_high) == leads_on &&
 	       (leads_on || !same_address(&known->nat_address, &flow->destination)) &&
 	       flow->transport.at == (is_mapped(&flow->source) ? IPV4_FRAME : IPV6_FRAME);
@@ -93,7 +93,7 @@ static __always_inline struct connection *through_service(struct work *work)
 	network = network_at(known->table);
 	if (!network || network->network != work->flow.network ||
 	    (work->is_translated && work->led_at != network->generation && !is_led_back(work)) ||
-	    known->flags & (CONNECTION_LEADS_ON | CONNECTION_OUTSIDE) ||
+	    known->flags & (CONNECTION_LEADS_ON | CONNECTION_OUTSIDE | CONNECTION_ACROSS) ||
 	    !holds(known, network, &work->flow.transport, work->now))
 		return NULL;
 	/* Straight, or through the service: only the way that it was opened. */

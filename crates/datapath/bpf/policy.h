@@ -18,7 +18,8 @@
 /* A connection as policy sees it: always from the end that opened it, whichever end the packet at
  * hand came from. A connection through a service has its backend for the other end. */
 struct question {
-	__u32 network;
+	__u32 network; /* of the opener */
+	__u32 other_network;
 	struct address opener;
 	struct address other;
 	__be16 port; /* of the other end; zero where the protocol has none */
@@ -101,6 +102,12 @@ static __always_inline struct policy_verdict *read_column(__u32 column, const st
 	return bpf_map_lookup_elem(&policy_ports, &key);
 }
 
+/* Two pods may have one address, each in its own network. */
+static __always_inline bool is_same_pod(const struct question *q)
+{
+	return q->network == q->other_network && same_address(&q->opener, &q->other);
+}
+
 /* What a set of rules says to the other end, whose address is `ip`. Nothing that stands in a
  * NetworkPolicy keeps a pod from itself. */
 static __always_inline verdict apply_set(const struct question *q, __u32 set, __u32 identity,
@@ -112,7 +119,7 @@ static __always_inline verdict apply_set(const struct question *q, __u32 set, __
 	if (!said)
 		return DROP_POLICY_UNKNOWN;
 	*rule = said->rule;
-	if (said->accept || (said->tier == TIER_NETWORK_POLICY && same_address(&q->opener, &q->other)))
+	if (said->accept || (said->tier == TIER_NETWORK_POLICY && is_same_pod(q)))
 		return FINE;
 	return denied;
 }
@@ -184,7 +191,7 @@ __noinline int judge_policy(struct question *q)
 	if (!q->opener_is_outside)
 		opener = party_at(q->network, &q->opener, bank);
 	if (!q->other_is_outside)
-		other = party_at(q->network, &q->other, bank);
+		other = party_at(q->other_network, &q->other, bank);
 	if (q->opener_is_here)
 		judged = judge_egress(q, &opener, &other);
 	if (judged == FINE && q->other_is_here)
@@ -206,7 +213,7 @@ __noinline int passes_unasked(struct question *q)
 	if (bank == NO_BANK)
 		return true;
 	opener = party_at(q->network, &q->opener, bank);
-	other = party_at(q->network, &q->other, bank);
+	other = party_at(q->other_network, &q->other, bank);
 	return (!q->opener_is_here || (opener.tenant && !opener.egress)) &&
 	       (!q->other_is_here || (other.tenant && !other.ingress));
 }

@@ -67,50 +67,52 @@ static __noinline long rewrite_ports(struct __sk_buff *skb, struct flow *from, s
 	return translate_ports(skb, &from->transport, &ports);
 }
 
-/* In an error about a packet to a backend, both the error's source and the end of the packet that
- * it quotes become the service's. The quoted header's own checksum makes up for its address. */
-static __noinline long rewrite_error_ipv4(struct __sk_buff *skb, struct flow *from, struct flow *to)
+/* Both ends of an IPv4 header, whose own checksum makes up for them. */
+static __noinline long move_header_ipv4(struct __sk_buff *skb, __u32 at, struct flow *from,
+					struct flow *to)
 {
-	__be32 was = ipv4_of(&from->source), is = ipv4_of(&to->source);
-	__u32 quote = from->transport.at + sizeof(struct icmp_header);
+	struct ipv4_ends was = { ipv4_of(&from->source), ipv4_of(&from->destination) };
+	struct ipv4_ends is = { ipv4_of(&to->source), ipv4_of(&to->destination) };
+	__s64 change = bpf_csum_diff((void *)&was, sizeof(was), (void *)&is, sizeof(is), 0);
 
-	return bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), was, is,
-				   sizeof(is)) ||
-	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), &is, sizeof(is),
-				   0) ||
-	       bpf_l3_csum_replace(skb, quote + offsetof(struct iphdr, check), was, is,
-				   sizeof(is)) ||
-	       bpf_skb_store_bytes(skb, quote + offsetof(struct iphdr, daddr), &is, sizeof(is), 0);
+	return bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), 0, change, 0) ||
+	       bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, saddr), &is, sizeof(is), 0);
 }
 
-static __noinline long rewrite_error_ipv6(struct __sk_buff *skb, struct flow *from, struct flow *to)
+/* Both ends of an IPv6 header, which the checksum of the message at `message` covers. */
+static __noinline long move_header_ipv6(struct __sk_buff *skb, __u32 at, __u32 message,
+					struct flow *from, struct flow *to)
 {
-	const struct address *was = &from->source, *is = &to->source;
-	__u32 quote = from->transport.at + sizeof(struct icmp_header);
-	__u32 sum = from->transport.at + ICMP_CHECKSUM;
+	struct ipv6_ends *was = (struct ipv6_ends *)&from->source;
+	struct ipv6_ends *is = (struct ipv6_ends *)&to->source;
 	__s64 change = bpf_csum_diff((void *)was, sizeof(*was), (void *)is, sizeof(*is), 0);
 
-	/* Once for the pseudo header, once for the quote. */
-	return bpf_l4_csum_replace(skb, sum, 0, change, 0) ||
-	       bpf_l4_csum_replace(skb, sum, 0, change, 0) ||
-	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), is,
-				   sizeof(*is), 0) ||
-	       bpf_skb_store_bytes(skb, quote + offsetof(struct ipv6hdr, daddr), is, sizeof(*is),
-				   0);
+	return bpf_l4_csum_replace(skb, message + ICMP_CHECKSUM, 0, change, 0) ||
+	       bpf_skb_store_bytes(skb, at + offsetof(struct ipv6hdr, saddr), is, sizeof(*is), 0);
 }
 
-/* `to` has the quoted packet's place, and the port that stands for the backend's. */
-static __noinline long rewrite_error(struct __sk_buff *skb, struct flow *from, struct flow *to)
+static __noinline long move_quoted_ports(struct __sk_buff *skb, struct work *work)
 {
-	__u32 at = to->transport.at + offsetof(struct ports, destination);
-	__be16 was, is = to->transport.source_port;
+	struct ports was = ports_of(&work->reverse), is = ports_of(&work->quote);
+	__s64 change = bpf_csum_diff((void *)&was, sizeof(was), (void *)&is, sizeof(is), 0);
 
-	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)) ||
-	    bpf_l4_csum_replace(skb, from->transport.at + ICMP_CHECKSUM, was, is, sizeof(is)) ||
-	    bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0))
+	return bpf_l4_csum_replace(skb, work->wire.transport.at + ICMP_CHECKSUM, 0, change, 0) ||
+	       bpf_skb_store_bytes(skb, work->reverse.transport.at, &is, sizeof(is), 0);
+}
+
+/* An error gets the ends of work->out, and what it quotes those of work->quote. The quoted packet's own
+ * checksum stays: nobody can make it from a part of the packet, and nobody looks at it. */
+static __noinline long rewrite_error(struct __sk_buff *skb, struct work *work)
+{
+	__u32 message = work->wire.transport.at, quote = message + sizeof(struct icmp_header);
+
+	if (move_quoted_ports(skb, work))
 		return -1;
-	return is_mapped(&from->source) ? rewrite_error_ipv4(skb, from, to) :
-					  rewrite_error_ipv6(skb, from, to);
+	if (is_mapped(&work->wire.source))
+		return move_header_ipv4(skb, ETH_HLEN, &work->wire, &work->out) ||
+		       move_header_ipv4(skb, quote, &work->reverse, &work->quote);
+	return move_header_ipv6(skb, ETH_HLEN, message, &work->wire, &work->out) ||
+	       move_header_ipv6(skb, quote, message, &work->reverse, &work->quote);
 }
 
 /* Gives the packet at hand the ends of work->out. Nothing, or an error. */
@@ -121,7 +123,7 @@ __noinline int rewrite(struct __sk_buff *skb)
 	if (!work)
 		return -1;
 	if (is_icmp(work->wire.transport.protocol))
-		return rewrite_error(skb, &work->wire, &work->out) ? -1 : 0;
+		return rewrite_error(skb, work) ? -1 : 0;
 	if (is_mapped(&work->wire.source) ? rewrite_ipv4(skb, &work->wire, &work->out) :
 					    rewrite_ipv6(skb, &work->wire, &work->out))
 		return -1;

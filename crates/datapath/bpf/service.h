@@ -18,13 +18,14 @@
 
 /* Where a packet to a service goes. */
 struct translation {
+	__u32 network; /* of the backend */
 	struct address address;
 	__be16 port;
 	__u16 place;	 /* of the backend among those of its service */
 	__u8 is_service; /* whether the rest means anything */
 	__u8 is_kept;	 /* before the call: the backend of a connection that goes on is given */
-	__u8 is_outside; /* before the call: the client is in no network */
-	__u8 reserved;
+	__u8 side;	 /* before the call: enum side */
+	__u8 is_free;	 /* nobody has a connection between the client and the backend */
 };
 
 /* Room for what the stack is too small for, on each CPU; as in work.h. */
@@ -90,7 +91,8 @@ static __always_inline bool still_has(const struct service *service, const struc
 {
 	struct backend *backend = backend_at(service->id, to->place);
 
-	return backend && backend->port == to->port && same_address(&backend->address, &to->address);
+	return backend && backend->port == to->port && backend->network == to->network &&
+	       same_address(&backend->address, &to->address);
 }
 
 static __always_inline bool lead_to(const struct service *service, __u16 place,
@@ -100,6 +102,7 @@ static __always_inline bool lead_to(const struct service *service, __u16 place,
 
 	if (!backend)
 		return false;
+	to->network = backend->network;
 	to->address = backend->address;
 	to->port = backend->port;
 	to->place = place;
@@ -120,13 +123,16 @@ static __always_inline bool lead_by_slot(const struct service *service, __u32 sl
 }
 
 /* Whether the client speaks with the backend already, from the same port and not through this
- * service: their answers could not be told apart. */
-static __always_inline bool is_taken(struct flow *flow, const struct translation *to,
+ * service: their answers could not be told apart. A backend of another network has nobody's own port
+ * before it. */
+static __always_inline bool is_taken(struct flow *flow, struct translation *to,
 				     struct service_room *room)
 {
 	const __be16 port = flow->transport.destination_port;
 	struct connection *known;
 
+	if (to->network != flow->network)
+		return false;
 	room->vip = flow->destination;
 	flow->destination = to->address;
 	flow->transport.destination_port = to->port;
@@ -134,6 +140,7 @@ static __always_inline bool is_taken(struct flow *flow, const struct translation
 	flow->destination = room->vip;
 	flow->transport.destination_port = port;
 	known = connection_at(&room->connection);
+	to->is_free = !known;
 	if (!known || known->state == STATE_CLOSED ||
 	    is_over(known, flow->transport.protocol, room->now))
 		return false;
@@ -185,23 +192,23 @@ static __always_inline bool lead_together(const struct service *service, struct 
 	return true;
 }
 
-static __always_inline struct service *service_of(const struct flow *flow, __u8 is_outside)
+static __always_inline struct service *service_of(const struct flow *flow, __u8 side)
 {
 	const struct service_key key = {
 		.network = flow->network,
 		.address = flow->destination,
 		.port = flow->transport.destination_port,
 		.protocol = flow->transport.protocol,
-		.outside = is_outside,
+		.side = side,
 	};
 
 	return bpf_map_lookup_elem(&services, &key);
 }
 
 /* A stream goes on until its backend's pod is gone, whatever has become of the service. */
-static __always_inline verdict keep_stream(const struct flow *flow, struct translation *to)
+static __always_inline verdict keep_stream(struct translation *to)
 {
-	const struct endpoint_key key = { .network = flow->network, .address = to->address };
+	const struct endpoint_key key = { .network = to->network, .address = to->address };
 
 	to->is_service = 1;
 	return bpf_map_lookup_elem(&endpoints, &key) ? FINE : DROP_NO_BACKEND;
@@ -220,9 +227,10 @@ __noinline int choose_backend(struct flow *flow, struct translation *to)
 	if (!flow || !to || !room)
 		return DROP_KERNEL_REFUSED;
 	to->is_service = 0;
+	to->is_free = 0;
 	if (to->is_kept && is_stream(&flow->transport) && !is_opening(&flow->transport))
-		return keep_stream(flow, to);
-	service = service_of(flow, to->is_outside);
+		return keep_stream(to);
+	service = service_of(flow, to->side);
 	if (!service)
 		return FINE;
 	to->is_service = 1;

@@ -12,7 +12,14 @@ struct service_key {
 	struct address address;
 	__be16 port;
 	__u8 protocol;
-	__u8 outside; /* whether its clients are in no network */
+	__u8 side; /* enum side */
+};
+
+/* Whose packets a service leads. */
+enum side {
+	SIDE_CLIENTS = 0,  /* those of pods of this node */
+	SIDE_BACKENDS = 1, /* those that other nodes send, to pods of this node in another network */
+	SIDE_OUTSIDE = 2,  /* those of whoever is in no network */
 };
 
 struct service {

@@ -30,6 +30,13 @@ enum outside {
 	OUTSIDE_RECEIVER,
 };
 
+/* Where the backend of a client is that is led into another network (across.h). */
+enum across {
+	ACROSS_NOT,
+	ACROSS_HERE,
+	ACROSS_THERE, /* on another node, which chooses for itself */
+};
+
 /* An address and a port. */
 struct face {
 	struct address address;
@@ -57,6 +64,11 @@ struct work {
 	__u32 may_enter;  /* a sender outside may open a connection */
 	__u16 entered_at; /* the place of the backend that it was led to */
 	__u16 is_held;	  /* it came to an address that is there for a network */
+	__u32 across;	  /* enum across */
+	__u32 client_network; /* of a connection across two: where its client is */
+	struct address client;
+	__be16 client_port;
+	__be16 service_port; /* that the client spoke to */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -64,6 +76,7 @@ struct work {
 	struct connection fresh;
 	struct face face;   /* what the outside sees in the place of the pod */
 	struct flow sender; /* what leaves for the outside, as its sender sees it */
+	struct flow quote;  /* what an error quotes, as it goes on; as it came it is in `reverse` */
 	__u16 first_port;   /* of those that the sender's network has outside */
 	__u16 ports;
 };
@@ -82,9 +95,9 @@ static __always_inline struct work *work_at_hand(void)
 	return bpf_map_lookup_elem(&works, &first);
 }
 
-static __always_inline void begin_work(struct work *work, const struct flow *flow)
+static __always_inline void begin_work(struct work *work, const struct flow *flow, __u64 now)
 {
-	work->now = bpf_ktime_get_coarse_ns();
+	work->now = now;
 	copy_flow(&work->flow, flow);
 	copy_flow(&work->wire, flow);
 	work->to = (struct translation){};
@@ -93,12 +106,14 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->is_unknown = 0;
 	work->outside = OUTSIDE_NOBODY;
 	work->may_enter = 0;
+	work->across = ACROSS_NOT;
 }
 
-/* What stands at work->key. A packet that goes on as it came was looked up already. */
-static __always_inline struct connection *entry_of(struct work *work)
+/* Whether the connection of the packet, as it goes on, was looked up already and is not there: when
+ * the packet came, or when a backend was chosen for it. */
+static __always_inline bool is_new(const struct work *work)
 {
-	return work->is_unknown && !work->is_translated ? NULL : connection_at(&work->key);
+	return work->is_translated ? work->to.is_free : work->is_unknown;
 }
 
 /* Before anything is asked that it stands for. Says whether the network has a place here. */
@@ -173,11 +188,12 @@ static __always_inline void note_with_lead(struct __sk_buff *skb, struct work *w
 		keep_lead(work, known);
 }
 
-/* Puts work->fresh in at work->key, in the place of what is there. */
-static __noinline verdict put_in(struct work *work)
+/* Puts work->fresh in at work->key, in the place of what is there, if it is not known that nobody
+ * is. */
+static __noinline verdict put_in(struct work *work, bool is_free)
 {
 	__u32 table = work->flow.table;
-	struct connection *former = entry_of(work);
+	struct connection *former = is_free ? NULL : connection_at(&work->key);
 
 	if (former && former->table == table)
 		work->fresh.turn = former->turn;

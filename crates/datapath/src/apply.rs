@@ -22,7 +22,7 @@ pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), Da
     do_step(datapath, step).await?;
     match touched(step) {
         Touched::Nothing => Ok(()),
-        Touched::Network(network) => datapath.maps.networks.raise(network.get()),
+        Touched::Network(network) => datapath.maps.raise(network.get()),
         Touched::All => datapath.maps.networks.raise_all(),
     }
 }
@@ -284,7 +284,7 @@ async fn remove_interfaces(
     let entries = datapath.maps.interfaces.entries()?;
     for (key, entry) in entries.into_iter().filter(|(_, it)| is_gone(it)) {
         datapath.maps.interfaces.remove(key)?;
-        datapath.maps.networks.raise(entry.network)?;
+        datapath.maps.raise(entry.network)?;
     }
     datapath.maps.learn_networks()
 }

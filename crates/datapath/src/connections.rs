@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use atoll_abi::{
-    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry, ConnectionKey,
-    ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TurnKey,
+    CONNECTION_ACROSS, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry,
+    ConnectionKey, ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TurnKey,
 };
 use atoll_types::NetworkId;
 
 use crate::clock;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::Table;
+
+/// What leads a client to a backend in another network.
+const LEADS_ACROSS: u8 = CONNECTION_LEADS_ON | CONNECTION_ACROSS;
 
 const TCP: u8 = 6;
 const SCTP: u8 = 132;
@@ -90,8 +93,12 @@ impl Census {
         (self.knows(key, entry) && entry.turn < self.share) || entry.opened >= self.at
     }
 
-    /// What comes from outside has the network of its pod in its entry, and fragments of it none.
+    /// What comes from outside has the network of its pod in its entry, and fragments of it none. What
+    /// leads into another network stands among the connections of that one.
     fn knows(&self, key: &ConnectionKey, entry: &Entry) -> bool {
+        if entry.flags & LEADS_ACROSS == LEADS_ACROSS {
+            return self.places.get(&entry.egress_rule) == Some(&entry.table);
+        }
         match (key.network, key.kind) {
             (NO_NETWORK, KIND_OUTSIDE) => self.places.get(&entry.egress_rule) == Some(&entry.table),
             (NO_NETWORK, _) => self.places.values().any(|place| *place == entry.table),
@@ -215,5 +222,16 @@ mod tests {
         let part = ConnectionKey { kind: 1, ..key };
         assert!(census.has_place(&part, &to(0, 3)));
         assert!(!census.has_place(&part, &to(0, 4)));
+    }
+
+    #[test]
+    fn what_leads_into_another_network_goes_with_that_network() {
+        let (key, entry) = entry();
+        let key = ConnectionKey { network: 6, ..key };
+        let census = Census { at: 100, places: [(7, 3)].into(), share: 8 };
+        let lead = Entry { flags: LEADS_ACROSS, table: 3, egress_rule: 7, ..entry };
+        assert!(census.has_place(&key, &lead), "also where its client's network has no place");
+        assert!(!census.has_place(&key, &Entry { egress_rule: 8, ..lead }));
+        assert!(!census.has_place(&key, &Entry { flags: CONNECTION_LEADS_ON, ..lead }));
     }
 }

@@ -271,7 +271,7 @@ impl Datapath {
     /// Has every connection of these networks decided anew with its next packet.
     pub fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<(), DatapathError> {
         let mut networks = networks.iter();
-        networks.try_for_each(|network| self.maps.networks.raise(network.get()))
+        networks.try_for_each(|network| self.maps.raise(network.get()))
     }
 
     /// The compiler's number of the rule that an event names; none where its tables were exchanged

@@ -117,6 +117,12 @@ pub(crate) fn check_shape<K, V>(path: &Path) -> Result<(), DatapathError> {
 }
 
 impl Maps {
+    /// Has every connection that hangs on what happens in a network decided anew with its next packet.
+    pub(crate) fn raise(&mut self, network: u32) -> Result<(), DatapathError> {
+        let concerned = self.services.concerned(network);
+        concerned.into_iter().try_for_each(|network| self.networks.raise(network))
+    }
+
     /// Opens the maps pinned in `dir`.
     pub(crate) fn open(dir: &Path) -> Result<Self, DatapathError> {
         let drops = pinned(dir, "drops")?;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use atoll_abi::{
-    self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SLOTS_PER_PAGE, ServicePage,
-    Slots, SourceKey,
+    self as abi, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backends, SIDE_BACKENDS, SIDE_CLIENTS,
+    SIDE_OUTSIDE, SLOTS_PER_PAGE, ServicePage, Slots, SourceKey,
 };
 use atoll_plan::{Backend, Service, ServiceKey, Side};
 use atoll_types::{Cidr, NetAddr, NetworkId, Protocol};
@@ -33,6 +33,9 @@ pub(crate) struct Services {
     next: u32,
     /// The services that the outside reaches, and the clients that each lets in.
     outside: BTreeMap<ServiceKey, BTreeSet<Cidr>>,
+    /// The networks that services have led to from each, and those that were led from: what is decided
+    /// in one hangs on what happens in the other.
+    kin: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
@@ -53,13 +56,16 @@ impl Services {
             sources: Trie::open(dir, "service_sources")?,
             next: 0,
             outside: BTreeMap::new(),
+            kin: BTreeMap::new(),
         };
         let entries = services.services.entries()?;
         let keys = entries.iter().filter_map(|(key, _)| decode_key(key));
         services.learn_outside(keys.filter(|key| key.side == Side::Outside).collect())?;
-        let known: BTreeSet<u32> = entries.into_iter().map(|(_, entry)| entry.id).collect();
-        services.next = known.last().map_or(0, |last| last.wrapping_add(1));
-        services.forget_pages_of_nobody(&known)?;
+        let known: BTreeMap<u32, u32> =
+            entries.into_iter().map(|(key, entry)| (entry.id, key.network)).collect();
+        services.next = known.keys().next_back().map_or(0, |last| last.wrapping_add(1));
+        services.forget_pages_of_nobody(&known.keys().copied().collect())?;
+        services.recall_kin(&known)?;
         Ok(services)
     }
 
@@ -75,6 +81,30 @@ impl Services {
             self.outside.entry(key).or_default();
         }
         Ok(())
+    }
+
+    fn recall_kin(&mut self, networks: &BTreeMap<u32, u32>) -> Result<(), DatapathError> {
+        for (page, backends) in self.backends.entries()? {
+            let Some(network) = networks.get(&page.service) else { continue };
+            let led_to = backends.at.iter().filter(|backend| backend.port != [0; 2]);
+            let led_to: BTreeSet<u32> = led_to.map(|backend| backend.network).collect();
+            self.note_kin(*network, &led_to);
+        }
+        Ok(())
+    }
+
+    fn note_kin(&mut self, network: u32, led_to: &BTreeSet<u32>) {
+        for other in led_to.iter().filter(|other| **other != network) {
+            self.kin.entry(network).or_default().insert(*other);
+            self.kin.entry(*other).or_default().insert(network);
+        }
+    }
+
+    /// The networks whose connections hang on what happens in this one: itself, and those that
+    /// services lead to from it or lead from to it.
+    pub(crate) fn concerned(&self, network: u32) -> BTreeSet<u32> {
+        let kin = self.kin.get(&network).into_iter().flatten();
+        kin.copied().chain([network]).collect()
     }
 
     /// Whoever was cut short between two writes left pages that nothing leads to.
@@ -97,6 +127,8 @@ impl Services {
         let former = self.services.get(encode_key(key))?;
         let id = former.map_or(self.next, |former| former.id);
         let before = self.spread(former.as_ref())?;
+        let led_to = service.backends.iter().map(|backend| backend.addr.network.get()).collect();
+        self.note_kin(key.network.get(), &led_to);
         let (backend_pages, slot_pages) = (pages(&before.places), pages_of_slots(&before.slots));
         let after = before.clone().follow(&service.backends);
         self.write_changed(id, &before, &after)?;
@@ -159,7 +191,7 @@ impl Services {
 
     /// Lets exactly these clients in from outside.
     fn let_in(&mut self, key: ServiceKey, clients: &BTreeSet<Cidr>) -> Result<(), DatapathError> {
-        if key.side == Side::Inside {
+        if key.side != Side::Outside {
             return Ok(());
         }
         let known = self.outside.entry(key).or_default();
@@ -245,17 +277,26 @@ fn encode_key(key: ServiceKey) -> abi::ServiceKey {
         address: key.ip.into(),
         port: key.port.get().to_be_bytes(),
         protocol: key.protocol.number(),
-        outside: (key.side == Side::Outside).into(),
+        side: match key.side {
+            Side::Clients => SIDE_CLIENTS,
+            Side::Backends => SIDE_BACKENDS,
+            Side::Outside => SIDE_OUTSIDE,
+        },
     }
 }
 
 fn decode_key(key: &abi::ServiceKey) -> Option<ServiceKey> {
     Some(ServiceKey {
         network: NetworkId::try_from(key.network).ok()?,
-        side: if key.outside == 0 { Side::Inside } else { Side::Outside },
         ip: IpAddr::from(key.address),
         protocol: Protocol::from_number(key.protocol)?,
         port: NonZeroU16::new(u16::from_be_bytes(key.port))?,
+        side: match key.side {
+            SIDE_CLIENTS => Side::Clients,
+            SIDE_BACKENDS => Side::Backends,
+            SIDE_OUTSIDE => Side::Outside,
+            _ => return None,
+        },
     })
 }
 

@@ -7,17 +7,18 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use atoll_abi::{
-    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_DENIED,
-    CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE, CONNECTION_TRANSLATED,
-    Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT, DOOR_PORT, Door,
-    DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey, EgressNode, EgressNodeKey,
-    Endpoint, EndpointKey, Entrance, EntranceKey, Event, EventKind, Held, HeldKey,
-    INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS,
-    MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort,
-    NodePortKey, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity,
-    PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor,
+    Address, Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, CONNECTION_ACROSS,
+    CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_OUTSIDE,
+    CONNECTION_TRANSLATED, Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT,
+    DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey,
+    EgressNode, EgressNodeKey, Endpoint, EndpointKey, Entrance, EntranceKey, Event, EventKind,
+    Held, HeldKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE,
+    MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface,
+    Network, NodePort, NodePortKey, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey,
+    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
+    SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceDoor,
     ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
-    SourceKey, TIER_NETWORK_POLICY, Traffic, TurnKey,
+    SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 
@@ -69,7 +70,7 @@ fn structs() -> Vec<String> {
 
 fn structs_of_services() -> Vec<String> {
     [
-        same_layout!(ServiceKey, "service_key", network, address, port, protocol, outside),
+        same_layout!(ServiceKey, "service_key", network, address, port, protocol, side),
         same_layout!(Service, "service", id, slots, affinity),
         same_layout!(ServicePage, "service_page", service, page),
         same_layout!(Slots, "slots", backends),
@@ -80,6 +81,7 @@ fn structs_of_services() -> Vec<String> {
         vec![
             format!("SLOTS_PER_PAGE == {SLOTS_PER_PAGE}"),
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
+            format!("SIDE_CLIENTS == {SIDE_CLIENTS} && SIDE_BACKENDS == {SIDE_BACKENDS} && SIDE_OUTSIDE == {SIDE_OUTSIDE}"),
         ],
     ]
     .concat()
@@ -163,7 +165,8 @@ fn structs_of_connections() -> Vec<String> {
             turn
         ),
         same_layout!(Place, "place", ifindex, mac, slot),
-        same_layout!(TurnKey, "turn_key", table, turn),
+        same_layout!(TurnsKey, "turns_key", table, page),
+        same_layout!(Turns, "turns", at),
         same_layout!(Network, "network", generation, network, share, reserved),
         vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
     ]
@@ -217,11 +220,13 @@ fn numbers() -> Vec<String> {
     facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
     facts.push(format!("MAX_CONNECTIONS == {MAX_CONNECTIONS}"));
+    facts.push(format!("TURNS_PER_PAGE == {TURNS_PER_PAGE}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
     facts.push(format!("CONNECTION_OPENED_BY_HIGH == {CONNECTION_OPENED_BY_HIGH}"));
     facts.push(format!("CONNECTION_TRANSLATED == {CONNECTION_TRANSLATED}"));
     facts.push(format!("CONNECTION_LEADS_ON == {CONNECTION_LEADS_ON}"));
     facts.push(format!("CONNECTION_DENIED == {CONNECTION_DENIED}"));
+    facts.push(format!("CONNECTION_ACROSS == {CONNECTION_ACROSS}"));
     for (name, state) in
         [("NEW", ConnectionState::New), ("ESTABLISHED", ConnectionState::Established)]
     {

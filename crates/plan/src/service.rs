@@ -15,25 +15,30 @@ use serde::{Deserialize, Serialize};
 pub struct ServiceKey {
     /// The network whose pods serve.
     pub network: NetworkId,
-    /// From which side its clients come.
-    pub side: Side,
     /// The service's address. A port of every node is at the unspecified one.
     pub ip: IpAddr,
     /// The protocol.
     pub protocol: Protocol,
     /// The port that clients name.
     pub port: NonZeroU16,
+    /// Whose packets are led.
+    #[serde(default)]
+    pub side: Side,
 }
 
-/// From which side the clients of a service come.
+/// Whose packets a [`ServiceKey`] leads. A service may lead to pods of another network of its tenant;
+/// then the client's node chooses a node, and that node who of its own pods takes the connection.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum Side {
-    /// Pods of its network.
+    /// Those of pods of this node, to whoever is behind the service.
     #[default]
-    Inside,
-    /// Whoever is in no network.
+    Clients,
+    /// Those that other nodes send here for pods of this node, which are in another network than the
+    /// client.
+    Backends,
+    /// Those of whoever is in no network.
     Outside,
 }
 
@@ -74,13 +79,15 @@ pub struct Backend {
 
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServiceKey { network, side, ip, protocol, port } = self;
-        if *side == Side::Outside {
-            f.write_str("outside ")?;
-        }
+        let ServiceKey { network, ip, protocol, port, side } = self;
         match ip {
-            IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}"),
-            IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}"),
+            IpAddr::V4(ip) => write!(f, "{network}/{ip}:{port} {protocol}")?,
+            IpAddr::V6(ip) => write!(f, "{network}/[{ip}]:{port} {protocol}")?,
+        }
+        match side {
+            Side::Clients => Ok(()),
+            Side::Backends => f.write_str(" from other networks"),
+            Side::Outside => f.write_str(" from outside"),
         }
     }
 }

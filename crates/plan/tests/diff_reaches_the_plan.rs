@@ -278,7 +278,7 @@ fn port(number: u16) -> NonZeroU16 {
 
 /// The service that all pods of a network are behind.
 fn web(network: NetworkId) -> ServiceKey {
-    let (side, protocol) = (Side::Inside, Protocol::Tcp);
+    let (side, protocol) = (Side::Clients, Protocol::Tcp);
     ServiceKey { network, side, ip: ip(100), protocol, port: port(80) }
 }
 
@@ -408,7 +408,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put endpoint 1/10.0.0.5".into(),
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
-            "put service outside 1/192.0.2.1:80 TCP".into(),
+            "put service 1/192.0.2.1:80 TCP from outside".into(),
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             "close 10.0.0.0/24 to network 1 outside".into(),
             "put the egress of network 1".into(),

@@ -5,6 +5,7 @@
 //! EndpointSlices of each of its namespaces, have been listed. What is not followed is passed over.
 
 mod exports;
+mod kin;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use atoll_types::{Label, NetworkId};
 use atoll_zones::{Fact, Home, Service, ServiceKey, Settings, Slice, View, ZoneSet};
 
 use self::exports::Exports;
+use self::kin::{Neighbours, Vips};
 use crate::seen::{Change, Delta, NetworkDns, Outside, PortKey, Presence, Scope, Seen};
 
 /// What the resolver is to be told.
@@ -54,6 +56,8 @@ pub(super) struct Views {
     keys: u64,
     /// The cluster's own services that tenants may call; none before they were seen.
     exports: Option<Exports>,
+    /// The services with a VIP, which other networks of their tenant see.
+    vips: Vips,
 }
 
 /// A network, and what of it was listed.
@@ -77,6 +81,7 @@ struct Network {
     namespaces: BTreeMap<String, Listed>,
     /// The cluster's own services that have a name here.
     exported: BTreeMap<ServiceKey, Service>,
+    neighbours: Neighbours,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +101,7 @@ impl Views {
             gone: Vec::new(),
             keys: 0,
             exports: None,
+            vips: Vips::new(),
         }
     }
 
@@ -147,6 +153,7 @@ impl Views {
             scope.networks.get(name).into_iter().for_each(|it| known.follow(&it.namespaces));
             self.exports.iter().for_each(|exports| known.export(exports));
         }
+        self.follow_kin(scope);
         self.touched = self.networks.keys().cloned().collect();
     }
 
@@ -165,6 +172,7 @@ impl Views {
             untold: None,
             namespaces: BTreeMap::new(),
             exported: BTreeMap::new(),
+            neighbours: Neighbours::default(),
         };
         if let Some(ports) = seen.ports_of(presence.id) {
             fresh.list_ports(ports);
@@ -187,12 +195,13 @@ impl Views {
             Change::Slices((network, namespace), delta) => {
                 self.touch(network, |known| known.absorb_slices(namespace, delta));
             }
+            Change::Fronts(quarter, delta) => self.absorb_fronts(quarter, delta),
             Change::Nodes(_)
             | Change::Zones(_)
             | Change::OwnPorts(_)
             | Change::Outlet(..)
+            | Change::Siblings(..)
             | Change::Namespaces(_)
-            | Change::Fronts(..)
             | Change::Groups(..)
             | Change::Api(_)
             | Change::Pools(_)
@@ -221,6 +230,7 @@ impl Views {
         let is_whole = self.is_whole && self.exports.is_some();
         for name in std::mem::take(&mut self.touched) {
             let Some(known) = self.networks.get_mut(&name) else { continue };
+            let is_whole = is_whole && known.knows_neighbours(&self.vips);
             told.extend(known.updates(is_whole));
             if !known.is_published {
                 self.touched.insert(name);
@@ -419,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    fn views() -> Views {
+    pub(super) fn views() -> Views {
         let zone = DomainName::parse("cluster.local").unwrap();
         let mut views = Views::new(Settings { zone, cidrs: vec![], resolver: vec![], ttl: 5 });
         views.export(&BTreeMap::new());

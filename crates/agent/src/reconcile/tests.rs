@@ -194,6 +194,8 @@ impl Agent {
         let own = entries.clone().filter(|(_, port)| port.node.as_deref() == Some("node1"));
         let own = own.map(|(key, port)| (key, joined(&port))).collect();
         self.change(Change::OwnPorts(Delta::All(own))).await;
+        let acme = "acme".parse().unwrap();
+        self.change(Change::Siblings(acme, Delta::All(BTreeMap::new()))).await;
         self.change(Change::NetworkPorts(network(1), Delta::All(entries.collect()))).await;
         self.change(Change::Network("acme.default".into(), Delta::All(BTreeMap::new()))).await;
         self.change(Change::Outlet("acme.default".into(), Delta::All(BTreeMap::new()))).await;

@@ -1,6 +1,7 @@
 //! What is particular to single built-in kinds: defaults, fields that only the server sets,
 //! and rules that no schema can say. Everything here is pure.
 
+mod cluster_addresses;
 mod crd;
 mod event;
 mod names;

@@ -1,30 +1,27 @@
 //! Services: defaults, cluster addresses, and which of their fields stay.
 
+use super::cluster_addresses;
 use crate::failure::Cause;
 use crate::object::{at, set, set_default, text};
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-/// The range of cluster addresses, 10.96.0.0/16.
-const FIRST: u32 = u32::from_be_bytes([10, 96, 0, 0]);
-const COUNT: u32 = 1 << 16;
-/// Addresses below this one are handed out only on request, as kube-apiserver does.
-const RESERVED: u32 = 16;
 const NODE_PORTS: std::ops::Range<u16> = 30_000..32_768;
 
 /// What only one service may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Claim {
-    Address(Ipv4Addr),
+    Address(IpAddr),
     NodePort(u16),
 }
 
 /// What a service has for itself.
 pub(super) fn claims(service: &Value) -> Vec<Claim> {
-    let address = text(service, "spec.clusterIP").parse().ok().map(Claim::Address);
+    let addresses = cluster_addresses::named(service);
+    let addresses = addresses.into_iter().filter_map(|ip| ip.parse().ok()).map(Claim::Address);
     let ports = at(service, "spec.ports").and_then(Value::as_array);
     let ports = ports.into_iter().flatten().filter_map(node_port).map(Claim::NodePort);
-    address.into_iter().chain(ports).collect()
+    addresses.chain(ports).collect()
 }
 
 fn node_port(port: &Value) -> Option<u16> {
@@ -38,47 +35,11 @@ pub(crate) fn provision(
     taken: impl Fn(Claim) -> bool,
     from: u32,
 ) -> Result<(), Cause> {
-    give_address(service, &taken, from)?;
+    cluster_addresses::give(service, &taken, from)?;
     if matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
         give_node_ports(service, &taken, from)?;
     }
     Ok(())
-}
-
-fn give_address(
-    service: &mut Value,
-    taken: &impl Fn(Claim) -> bool,
-    from: u32,
-) -> Result<(), Cause> {
-    let asked = text(service, "spec.clusterIP").to_owned();
-    if needs_address(service) {
-        let span = COUNT - RESERVED - 1;
-        let free = (0..span)
-            .map(|step| Ipv4Addr::from(FIRST + RESERVED + (from % span + step) % span))
-            .find(|address| !taken(Claim::Address(*address)))
-            .ok_or_else(|| address_cause("a free one", "range is full"))?;
-        set(service, "spec.clusterIP", free.to_string());
-    } else if let Ok(address) = asked.parse::<Ipv4Addr>() {
-        if !(FIRST + 1..FIRST + COUNT - 1).contains(&u32::from(address)) {
-            return Err(address_cause(
-                &asked,
-                "the provided network does not match the current range",
-            ));
-        }
-        if taken(Claim::Address(address)) {
-            return Err(address_cause(&asked, "provided IP is already allocated"));
-        }
-    }
-    let address = text(service, "spec.clusterIP").to_owned();
-    if !address.is_empty() {
-        set(service, "spec.clusterIPs", json!([address]));
-    }
-    Ok(())
-}
-
-fn address_cause(address: &str, why: &str) -> Cause {
-    let why = format!("failed to allocate IP {address}: {why}");
-    Cause::invalid("spec.clusterIPs", &json!([address]), &why)
 }
 
 fn give_node_ports(
@@ -121,8 +82,7 @@ pub(super) fn fill_defaults(service: &mut Value) {
     set_default(service, "spec.sessionAffinity", "None");
     if text(service, "spec.type") != "ExternalName" {
         set_default(service, "spec.internalTrafficPolicy", "Cluster");
-        set_default(service, "spec.ipFamilies", json!(["IPv4"]));
-        set_default(service, "spec.ipFamilyPolicy", "SingleStack");
+        cluster_addresses::fill_families(service);
     }
     if matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
         set_default(service, "spec.externalTrafficPolicy", "Cluster");
@@ -210,7 +170,7 @@ mod tests {
     #[test]
     fn a_service_is_given_what_nobody_else_has() {
         let mut service = service("NodePort");
-        let first = Claim::Address(Ipv4Addr::new(10, 96, 0, 16));
+        let first = Claim::Address([10, 96, 0, 16].into());
         let taken = [first, Claim::NodePort(30_000)];
         provision(&mut service, |claim| taken.contains(&claim), 0).unwrap();
         assert_eq!(service["spec"]["clusterIPs"], json!(["10.96.0.17"]));

@@ -70,14 +70,14 @@ pub(super) fn services(
     let mut services = BTreeMap::new();
     for (protocol, port) in PORTS {
         let port = NonZeroU16::try_from(port)?;
-        let key = ServiceKey { network, side: Side::Inside, ip: VIP.into(), protocol, port };
+        let key = ServiceKey { network, ip: VIP.into(), protocol, port, side: Side::Clients };
         services.insert(key, one(Backend { addr: NetAddr::new(network, server), port }));
     }
     let port = NonZeroU16::try_from(80)?;
     for number in 0..others {
         let at = |base: u32| IpAddr::V4(Ipv4Addr::from_bits(base + number));
-        let (side, ip) = (Side::Inside, at(0xc612_0001));
-        let key = ServiceKey { network, side, ip, protocol: Protocol::Tcp, port };
+        let (protocol, side) = (Protocol::Tcp, Side::Clients);
+        let key = ServiceKey { network, ip: at(0xc612_0001), protocol, port, side };
         services.insert(key, one(Backend { addr: NetAddr::new(network, at(0x0ac8_0001)), port }));
     }
     Ok(services)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
-use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront};
+use atoll_model::compile::{EndpointGroup, Followed, PlacedPort, ServiceBook, ServiceFront};
 use atoll_plan::{Service, ServiceKey};
 use atoll_types::NetworkId;
 use serde_json::json;
@@ -48,7 +48,9 @@ impl Crowd {
     pub(super) fn compile(network: u32, facts: Facts) -> Result<Self> {
         let mut book = ServiceBook::new("node1");
         let name = name_of(network);
-        book.follow(&BTreeMap::from([(name.clone(), NetworkId::try_from(network)?)]));
+        let id = NetworkId::try_from(network)?;
+        let followed = Followed { id, is_here: true, is_shared: false };
+        book.follow(&BTreeMap::from([(name.clone(), followed)]));
         for port in &facts.ports {
             book.put_port(&name, &(namespace_of(network), port.pod.name.clone()), Some(port));
         }

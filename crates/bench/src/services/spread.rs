@@ -71,8 +71,8 @@ fn backends_of_all(network: u32, gone: Option<u16>) -> Result<Vec<u16>> {
     let ends = cluster.ends(Place::SameNode).into_iter().next().context("a cluster has pods")?;
     let network = NetworkId::try_from(network)?;
     let port = NonZeroU16::try_from(SERVICE_PORT)?;
-    let key =
-        ServiceKey { network, side: Side::Inside, ip: VIP.into(), protocol: Protocol::Tcp, port };
+    let (protocol, side) = (Protocol::Tcp, Side::Clients);
+    let key = ServiceKey { network, ip: VIP.into(), protocol, port, side };
     let all: BTreeSet<u16> = (0..BACKENDS).collect();
     cluster.change(key, service(network, ends.target, &all)?)?;
     if let Some(gone) = gone {

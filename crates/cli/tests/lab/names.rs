@@ -149,7 +149,7 @@ fn second_network() -> String {
                      "annotations": {"atoll.dev/extra-networks": "b"}},
         "spec": pod_spec(&json!({}))});
     let mut alone = both.clone();
-    alone["metadata"] = json!({"name": "web", "namespace": "back"});
+    alone["metadata"] = json!({"name": "web", "namespace": "back", "labels": {"app": "alone"}});
     both["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "node2"});
     let labels = json!({"atoll.dev/tenant": "acme", "atoll.dev/network": "b"});
     let documents = [
@@ -158,7 +158,8 @@ fn second_network() -> String {
                "spec": {"tenant": "acme", "type": "vpc", "cidrs": ["10.1.0.0/16"]}}),
         json!({"apiVersion": "v1", "kind": "Namespace",
                "metadata": {"name": "back", "labels": labels}}),
-        service("back", "hidden", &json!({"vip": "198.18.1.8"})),
+        service("back", "shown", &json!({"vip": "198.18.1.8"})),
+        service("back", "hidden", &json!({"clusterIP": "None", "selector": {"app": "alone"}})),
         service("acme", "both", &json!({"clusterIP": "None", "selector": app})),
         both,
         alone,
@@ -171,20 +172,24 @@ fn a_pod_in_two_networks_asks_the_view_of_its_first_and_is_found_there_at_its_ad
     let lab = lab_with_both_tenants();
     lab.apply(&second_network()).good();
     lab.wait_for_pods();
-    let ask = |pod: &str| {
-        let dig = ["dig", "+nocookie", "hidden.back.svc.cluster.local"];
+    let ask = |pod: &str, name: &str| {
+        let dig = ["dig", "+nocookie", &format!("{name}.back.svc.cluster.local")];
         lab.exec(pod, &dig).good()
     };
-    await_condition(|| ask("back/web").contains("198.18.1.8")).expect("its own network knows it");
+    let own = pod_ip(&lab, "back/web");
+    await_condition(|| ask("back/web", "hidden").contains(&own)).expect("its own network knows it");
     for pod in ["acme/both", "acme/web"] {
-        assert!(ask(pod).contains("status: NXDOMAIN"), "{pod}");
+        assert!(ask(pod, "hidden").contains("status: NXDOMAIN"), "{pod}");
+        await_condition(|| ask(pod, "shown").contains("198.18.1.8"))
+            .expect("what has a VIP is known in all networks of its tenant");
     }
+    assert!(ask("globex/web", "shown").contains("status: NXDOMAIN"), "and in no other");
     eventually(&lab, "acme", &["both"], &[&pod_ip(&lab, "acme/both")]);
 
     let query =
         |pod: &str, name: &str| atoll(&["dns", "query", "--lab", &lab.name, "--as", pod, name]);
     let said = query("back/web", "hidden").good();
-    assert!(said.contains("from network acme.b") && said.contains("A 198.18.1.8"), "{said}");
+    assert!(said.contains("from network acme.b") && said.contains(&format!("A {own}")), "{said}");
     let said = query("acme/both", "hidden.back");
     assert!(!said.ok && said.out.contains("from network acme.default"), "{said:?}");
     assert!(said.out.contains("no such name in this network"), "{said:?}");

@@ -6,7 +6,8 @@ use atoll_datapath::DropReason;
 use atoll_testkit::eventually;
 
 use crate::fabric::{Fabric, Pod, State, network};
-use crate::talk::{LIMIT, converse_tcp, ping, udp};
+use crate::services::{TARGET, vip, voice, voices};
+use crate::talk::{LIMIT, converse_tcp, listen, ping, udp};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
@@ -75,6 +76,17 @@ fn tcp_with_too_big_segments_shrinks_them_and_goes_on() {
     assert_eq!(converse_tcp(one.v6(), other.v6(), 500_000), one.ipv6);
     assert_eq!(path_mtu(&one, other.ip.into()), Some(1350));
     assert_eq!(path_mtu(&one, other.ipv6.into()), Some(1350));
+}
+
+#[test]
+fn what_is_too_big_through_a_service_is_answered_by_the_gateway_about_the_service() {
+    let (fabric, [one, other]) = two_pods_on_a_narrowed_underlay(2);
+    fabric.serve(one.network, &[&other], None);
+    for client in voices(&one) {
+        crate::services::converse_tcp(client, &listen(voice(client, &other), TARGET), 500_000);
+        assert_eq!(path_mtu(&one, vip(client.ip)), Some(1350), "of what the client sent");
+        assert_eq!(path_mtu(&other, client.ip), Some(1350), "of the answers");
+    }
 }
 
 #[test]

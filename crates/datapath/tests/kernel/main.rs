@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod across;
+mod across_policy;
 mod balancers;
 #[path = "../../../oracle/tests/bridge/mod.rs"]
 mod bridge;

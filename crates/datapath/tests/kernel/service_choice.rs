@@ -232,3 +232,26 @@ fn two_connections_never_have_the_same_ends() {
         pass(&mut direct, &mut theirs).unwrap();
     }
 }
+
+#[test]
+fn who_asked_before_anybody_was_there_is_led_on_from_the_same_port_once_somebody_is() {
+    let fabric = Fabric::of(2);
+    let tenants = two_tenants(&fabric);
+    for tenant in &tenants {
+        fabric.serve(tenant.network(), &[], None);
+    }
+    for tenant in &tenants {
+        for client in voices(&tenant.client) {
+            let asker = udp(client, 5353);
+            asker.send_to(b"anybody?", front(client.ip)).unwrap();
+            asker.recv(&mut [0; 8]).unwrap_err();
+        }
+        fabric.serve(tenant.network(), &[&tenant.far], None);
+        for client in voices(&tenant.client) {
+            let (asker, answerer) = (udp(client, 5353), udp(voice(client, &tenant.far), TARGET));
+            asker.send_to(b"anybody?", front(client.ip)).unwrap();
+            let (_, peer) = answerer.recv_from(&mut [0; 8]).unwrap();
+            assert_eq!(peer, asker.local_addr().unwrap());
+        }
+    }
+}

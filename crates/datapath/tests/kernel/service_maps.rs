@@ -12,8 +12,13 @@ use aya::maps::{HashMap, Map, MapData};
 use crate::fabric::{Fabric, State, network};
 
 fn key(network: NetworkId, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
-    let (ip, port) = (ip.parse().unwrap(), port.try_into().unwrap());
-    ServiceKey { network, side: Side::Inside, ip, protocol, port }
+    ServiceKey {
+        network,
+        ip: ip.parse().unwrap(),
+        protocol,
+        port: port.try_into().unwrap(),
+        side: Side::Clients,
+    }
 }
 
 /// A service of `network` with this many backends, in either family.

@@ -67,6 +67,49 @@ fn an_error_of_a_backend_comes_from_the_service() {
 }
 
 #[test]
+fn an_error_of_a_client_about_an_answer_reaches_the_backend() {
+    let fabric = Fabric::of(2);
+    for tenant in &two_tenants(&fabric) {
+        for server in tenant.backends() {
+            fabric.serve(tenant.network(), &[server], None);
+            for client in voices(&tenant.client) {
+                let (asker, answerer) = (udp(client, 5000), udp(voice(client, server), TARGET));
+                ask(&asker, &answerer, 100);
+                drop(asker);
+                answerer.connect(SocketAddr::new(client.ip, 5000)).unwrap();
+                answerer.send(b"nobody is there any more").unwrap();
+                let error = answerer.recv(&mut [0; 8]).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{}", client.ip);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_complains_of_what_no_service_sent_it_reaches_nobody() {
+    let fabric = Fabric::of(1);
+    let [tenant, _other] = two_tenants(&fabric);
+    fabric.serve(tenant.network(), &[&tenant.near], None);
+    let client = tenant.client.v4();
+    let (asker, answerer) = (udp(client, 5000), udp(tenant.near.v4(), TARGET));
+    ask(&asker, &answerer, 100);
+    let (heard, socket) = (tenant.near.packets(), tenant.client.packets());
+    let complain = |port: u16| {
+        let answer = forge::datagram((PORT, port), b"answer");
+        let from_service = Voice { pod: &tenant.near, ip: vip(client.ip) };
+        let quote = forge::packet(from_service, client.ip, 17, &answer);
+        let error = forge::icmp_error(3, 3, &quote);
+        socket.send(&forge::packet(client, vip(client.ip), 1, &error)).unwrap();
+    };
+    complain(5001);
+    complain(5000);
+    let arrived = forge::arrived(&heard);
+    let quoted = &arrived[forge::IP + 20 + 8..];
+    assert_eq!(quoted[12..20], [tenant.near.ip.octets(), tenant.client.ip.octets()].concat());
+    assert_eq!(quoted[20..24], [TARGET, 5000].map(u16::to_be_bytes).concat(), "the true one");
+}
+
+#[test]
 fn a_pod_that_is_its_own_backend_sees_the_service_as_its_client() {
     let fabric = Fabric::of(1);
     let tenants = two_tenants(&fabric);

@@ -1,14 +1,12 @@
 //! Where a service leads, case by case.
 
-use std::collections::BTreeSet;
-
 use atoll_model::compile::ServiceBook;
 use atoll_plan::ServiceKey;
 use atoll_types::Protocol;
 use serde_json::json;
 
 use crate::stage::{
-    News, book, by_hand, complaints, held, id, key, leads, outside, pods, tcp, tell, web,
+    News, book, by_hand, complaints, guest, held, here, key, leads, outside, pods, tcp, tell, web,
 };
 
 const ACME: &str = "acme.default";
@@ -291,7 +289,7 @@ fn a_change_touches_the_services_it_concerns_and_no_others() {
 #[test]
 fn a_network_that_leaves_takes_its_services_along() {
     let mut book = told(&[News::Service(ACME, "web", web()), News::Service(GLOBEX, "web", web())]);
-    book.follow(&[(GLOBEX.to_owned(), id(2))].into());
+    book.follow(&[(GLOBEX.to_owned(), here(2))].into());
     assert_eq!(leads(&book, &tcp(1, "10.96.0.9", 80)), None);
     assert!(leads(&book, &tcp(2, "10.96.0.9", 80)).is_some());
     tell(&mut book, &News::Service(ACME, "web", web()));
@@ -360,8 +358,8 @@ fn of_a_network_that_has_no_pod_here_the_outside_alone_is_served() {
     let mut book = balanced("Cluster", &json!([]));
     let (inside, edge) = (tcp(1, "10.96.0.9", 80), outside(1, "192.0.2.5", 80));
     assert!(book.served().contains_key(&inside));
-    book.set_guests(&["acme.default".to_owned()].into());
+    book.follow(&[("acme.default".to_owned(), guest(1))].into());
     assert!(!book.served().contains_key(&inside) && book.served().contains_key(&edge));
-    book.set_guests(&BTreeSet::new());
+    book.follow(&[("acme.default".to_owned(), here(1))].into());
     assert!(book.served().contains_key(&inside) && book.served().contains_key(&edge));
 }

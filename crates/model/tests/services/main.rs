@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod across;
 mod leads_where;
 mod order;
 mod resolvers;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::compile::{EndpointGroup, PlacedPort, ServiceBook, ServiceFront, ServiceName};
+use atoll_model::compile::{
+    EndpointGroup, Followed, PlacedPort, ServiceBook, ServiceFront, ServiceName,
+};
 use atoll_model::outside::{Held, Purpose};
 use atoll_plan::{Service, ServiceKey, Side};
 use atoll_types::{MacAddr, NetworkId, PodRef, Protocol};
@@ -30,17 +32,28 @@ pub(crate) fn id(number: u32) -> NetworkId {
 pub(crate) fn book() -> ServiceBook {
     let mut book = ServiceBook::new("node1");
     book.set_zone(Some("a".into()));
-    let networks =
-        [("acme.default", 1), ("globex.default", 2), ("acme.open", 3), ("globex.open", 3)];
-    let networks = networks.map(|(name, number)| (name.to_owned(), id(number)));
-    book.follow(&BTreeMap::from(networks));
+    let networks = [
+        ("acme.default", here(1)),
+        ("globex.default", here(2)),
+        ("acme.open", Followed { is_shared: true, ..here(3) }),
+        ("globex.open", Followed { is_shared: true, ..here(3) }),
+    ];
+    book.follow(&BTreeMap::from(networks.map(|(name, it)| (name.to_owned(), it))));
     book
+}
+
+/// A network of one tenant that has pods on this node.
+pub(crate) fn here(number: u32) -> Followed {
+    Followed { id: id(number), is_here: true, is_shared: false }
 }
 
 pub(crate) fn number_of(network: &str) -> u32 {
     match network {
         "acme.default" => 1,
         "globex.default" => 2,
+        "acme.front" => 4,
+        "acme.back" => 5,
+        "globex.back" => 6,
         _ => 3,
     }
 }
@@ -132,6 +145,7 @@ pub(crate) fn key(network: u32, ip: &str, protocol: Protocol, port: u16) -> Serv
         ip: ip.parse().unwrap(),
         protocol,
         port: port.try_into().unwrap(),
+        side: Side::Clients,
     }
 }
 

@@ -8,8 +8,9 @@ use std::fmt;
 use std::num::NonZeroU16;
 
 use atoll_plan::{Service, ServiceKey, Side};
-use atoll_types::{NetworkId, Protocol};
+use atoll_types::Protocol;
 
+use super::across::{Followed, changed_tenants, tenant_prefix};
 use super::choice::Vantage;
 use super::front::ServiceFront;
 use super::fronts::{Claim, Fronts, ServiceComplaint};
@@ -74,27 +75,39 @@ impl ServiceBook {
     }
 
     /// Keeps exactly these networks.
-    pub fn follow(&mut self, networks: &BTreeMap<String, NetworkId>) {
-        let left = self.networks.iter().filter(|(name, it)| networks.get(*name) != Some(&it.id));
-        for name in left.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.leave(&name);
+    pub fn follow(&mut self, networks: &BTreeMap<String, Followed>) {
+        let before = self.networks.iter().map(|(name, known)| (name.clone(), known.followed));
+        let before: BTreeMap<_, _> = before.collect();
+        let id = |name: &str| networks.get(name).map(|it| it.id);
+        let left = before.iter().filter(|(name, it)| id(name) != Some(it.id));
+        left.for_each(|(name, _)| self.leave(name));
+        for (name, followed) in networks {
+            let known = self.networks.entry(name.clone());
+            known.or_insert_with(|| Network::new(*followed)).followed = *followed;
         }
-        for (name, id) in networks {
-            self.networks.entry(name.clone()).or_insert_with(|| Network::new(*id));
+        for tenant in changed_tenants(&before, networks) {
+            self.compile_all_of(&tenant);
         }
     }
 
-    /// Serves the clients of exactly these networks from outside alone, as none of their pods is here.
-    pub fn set_guests(&mut self, guests: &BTreeSet<String>) {
-        let changed = self.networks.iter_mut().filter_map(|(name, known)| {
-            let is_guest = guests.contains(name);
-            let before = std::mem::replace(&mut known.is_guest, is_guest);
-            (before != is_guest).then(|| name.clone())
-        });
-        for network in changed.collect::<Vec<_>>() {
-            let services: Vec<_> = self.services_of(&network).cloned().collect();
-            services.iter().for_each(|key| self.compile(&network, key));
-        }
+    fn compile_all_of(&mut self, tenant: &str) {
+        let networks = self.networks.range(tenant.to_owned()..);
+        let networks = networks.take_while(|(name, _)| name.starts_with(tenant));
+        let all: Vec<_> = networks
+            .flat_map(|(name, known)| known.services().map(|key| (name.clone(), key.clone())))
+            .collect();
+        all.iter().for_each(|(name, key)| self.compile(name, key));
+    }
+
+    /// The networks that services lead to from this one, beside itself.
+    fn kin<'a>(&'a self, network: &'a str) -> impl Iterator<Item = (&'a String, &'a Network)> {
+        let prefix = tenant_prefix(network);
+        let is_apart = self.networks.get(network).is_none_or(|known| known.followed.is_shared);
+        let of_tenant = self.networks.range(prefix.to_owned()..);
+        let of_tenant = of_tenant.take_while(move |(name, _)| name.starts_with(prefix));
+        of_tenant.filter(move |(name, known)| {
+            !is_apart && !known.followed.is_shared && name.as_str() != network
+        })
     }
 
     fn leave(&mut self, network: &str) {
@@ -129,8 +142,12 @@ impl ServiceBook {
         let is_home =
             |port: &&PlacedPort| port.network_name == network && !port.pod.name.is_empty();
         let changed = known.homes.put(key, port.filter(is_home).map(Home::from));
-        for service in known.hanging_on(&changed) {
-            self.compile(network, &service);
+        let mut hanging: Vec<_> = known.hanging_on(&changed).into_iter().collect();
+        hanging.iter().for_each(|service| self.compile(network, service));
+        for kin in self.kin(network).map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            let known = self.networks.get(&kin);
+            hanging = known.into_iter().flat_map(|known| known.hanging_on(&changed)).collect();
+            hanging.iter().for_each(|service| self.compile(&kin, service));
         }
     }
 
@@ -175,11 +192,11 @@ impl ServiceBook {
         let Some(known) = self.networks.get(network) else { return false };
         let addresses = known.resolver.iter().flat_map(|resolver| &resolver.addresses);
         let mut keys = addresses.map(|ip| ServiceKey {
-            network: known.id,
-            side: Side::Inside,
+            network: known.id(),
             ip: *ip,
             protocol: Protocol::Udp,
             port: DNS,
+            side: Side::Clients,
         });
         keys.any(|key| self.fronts.served().contains_key(&key))
     }
@@ -220,8 +237,10 @@ impl ServiceBook {
     }
 
     pub(super) fn compile(&mut self, network: &str, key: &ObjectKey) {
+        let kin: Vec<&Network> = self.kin(network).map(|(_, known)| known).collect();
+        let Some(known) = self.networks.get(network) else { return };
+        let outcome = known.compile(key, &self.vantage, &kin);
         let Some(known) = self.networks.get_mut(network) else { return };
-        let outcome = known.compile(key, &self.vantage);
         let former = known.remember(key, &outcome);
         let (namespace, name) = key.clone();
         let who = ServiceName { network: network.to_owned(), namespace, name };

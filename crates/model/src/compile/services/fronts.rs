@@ -1,7 +1,8 @@
 //! Who has which address and port, where several services of a network may say that they do.
 //!
 //! The rule: an address that was given by the API or the controller beats one that somebody wrote
-//! into a service, and where two have an equal right, neither is served.
+//! into a service, and one that was given in the network beats one of another network of the tenant.
+//! Where two have an equal right, neither is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,6 +18,8 @@ pub enum Rank {
     Cluster,
     /// The network gave it the address.
     Vip,
+    /// Another network of its tenant gave it the address.
+    Elsewhere,
     /// It names the address itself.
     External,
 }

@@ -1,9 +1,11 @@
 //! The services of the networks on a node: from Services, EndpointSlices and ports to who takes
 //! the connections of each address and port.
 //!
-//! The rules: a service leads only to pods of its own network, by the addresses they have in it;
-//! an address that a pod has is no service's; and a change costs what it touches.
+//! The rules: a service leads only to pods of its own tenant, by the addresses they have in their
+//! networks, and to those of the client's own VPC first; an address that a pod has is no service's; and a
+//! change costs what it touches.
 
+mod across;
 mod book;
 mod choice;
 mod front;
@@ -14,6 +16,7 @@ mod network;
 mod outside;
 mod slice;
 
+pub use across::Followed;
 pub use book::{ServiceBook, ServiceName};
 pub use front::{ServiceError, ServiceFront};
 pub use fronts::{Rank, ServiceComplaint};

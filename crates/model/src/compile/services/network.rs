@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_plan::{Backend, Service, ServiceKey, Side};
-use atoll_types::{Cidr, NetAddr, NetworkId};
+use atoll_types::{Cidr, NetworkId};
 
+use super::across::{Behind, Followed, Kin, vips};
 use super::choice::{Candidate, Vantage, choose};
 use super::front::{FrontPort, ServiceFront};
 use super::fronts::{Claim, Rank, ServiceComplaint};
 use super::homes::{Homes, ObjectKey};
 use super::outside::OutsideAddresses;
 use super::slice::{EndpointGroup, Who};
+
+/// Addresses of a service, and what each rests on.
+pub(super) type Addresses = Vec<(IpAddr, Rank)>;
 
 /// What follows from one service and those behind it.
 #[derive(Debug, Default)]
@@ -37,12 +41,10 @@ pub struct ResolverFront {
 /// A network, and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Network {
-    pub(super) id: NetworkId,
+    pub(super) followed: Followed,
     pub(super) homes: Homes,
     pub(super) resolver: Option<ResolverFront>,
     pub(super) outside: OutsideAddresses,
-    /// Whether no pod of it is here, so that only clients from outside are served.
-    pub(super) is_guest: bool,
     services: BTreeMap<ObjectKey, ServiceFront>,
     groups: BTreeMap<ObjectKey, BTreeMap<String, EndpointGroup>>,
     /// The service of each slice.
@@ -54,19 +56,26 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(id: NetworkId) -> Self {
+    pub(super) fn new(followed: Followed) -> Self {
         Network {
-            id,
+            followed,
             homes: Homes::default(),
             resolver: None,
             outside: OutsideAddresses::default(),
-            is_guest: false,
             services: BTreeMap::new(),
             groups: BTreeMap::new(),
             served: BTreeMap::new(),
             askers: BTreeMap::new(),
             known: BTreeMap::new(),
         }
+    }
+
+    pub(super) fn id(&self) -> NetworkId {
+        self.followed.id
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        self.followed.is_here
     }
 
     pub(super) fn services(&self) -> impl Iterator<Item = &ObjectKey> {
@@ -152,10 +161,10 @@ impl Network {
         }
     }
 
-    /// What a service claims and hangs on.
-    pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage) -> Outcome {
-        let Some(front) = self.services.get(key) else { return Outcome::default() };
-        let front = &*self.with_all_addresses(key, front);
+    /// What a service claims and hangs on. People hear of it where its network has pods.
+    pub(super) fn compile(&self, key: &ObjectKey, vantage: &Vantage, kin: &Kin<'_>) -> Outcome {
+        let Some(own) = self.services.get(key) else { return Outcome::default() };
+        let front = &*self.with_all_addresses(key, own);
         let mut outcome = Outcome::default();
         self.hear_members(key, front, &mut outcome);
         for v4 in [true, false] {
@@ -164,19 +173,45 @@ impl Network {
                 continue;
             }
             for port in &front.ports {
-                outcome.claims.extend(self.from_outside(key, front, port, &addresses, vantage));
-                if self.is_guest {
-                    continue;
+                let behind = self.behind(key, (front, port, v4), vantage, kin);
+                if self.is_here() || self.followed.is_guest {
+                    outcome.claims.extend(self.claims_outside(key, &behind, &addresses, vantage));
                 }
-                let service = self.service(key, front, port, v4, front.local_only, vantage);
-                let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
-                for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
-                    let key = self.key(*ip, port);
-                    outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
+                if self.has_clients(kin) {
+                    self.claim_here(key, &addresses, &behind, vantage, &mut outcome);
+                }
+                if !kin.is_empty() {
+                    let vips = vips(own, v4);
+                    self.claim_across(&addresses, &vips, &behind, vantage, kin, &mut outcome);
                 }
             }
         }
+        if !self.is_here() {
+            outcome.complaints.clear();
+        }
         outcome
+    }
+
+    /// Whether pods of this node are in the same VPC.
+    fn has_clients(&self, kin: &Kin<'_>) -> bool {
+        self.is_here() || kin.iter().any(|it| it.is_here() && it.id() == self.id())
+    }
+
+    /// What a service claims in its own VPC.
+    fn claim_here(
+        &self,
+        key: &ObjectKey,
+        addresses: &Addresses,
+        behind: &Behind<'_>,
+        vantage: &Vantage,
+        outcome: &mut Outcome,
+    ) {
+        let service = behind.nearest(self.id(), vantage);
+        let gives_way = |ip: &IpAddr| self.gives_way(key, ip, &service);
+        for (ip, rank) in addresses.iter().filter(|(ip, _)| !gives_way(ip)) {
+            let key = self.key(*ip, behind.port);
+            outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
+        }
     }
 
     /// The service with the addresses of the network's resolvers, where it answers there, and with
@@ -203,9 +238,9 @@ impl Network {
         resolver.is_some_and(|it| it.addresses.contains(ip)) && service.backends.is_empty()
     }
 
-    fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
-        let (side, protocol) = (Side::Inside, port.protocol);
-        ServiceKey { network: self.id, side, ip, protocol, port: port.port }
+    pub(super) fn key(&self, ip: IpAddr, port: &FrontPort) -> ServiceKey {
+        let FrontPort { protocol, port, .. } = *port;
+        ServiceKey { network: self.id(), ip, protocol, port, side: Side::Clients }
     }
 
     /// A headless service hangs on nobody here.
@@ -225,12 +260,7 @@ impl Network {
     }
 
     /// The addresses of one family that are no pod's and can be a service's.
-    fn free_addresses(
-        &self,
-        front: &ServiceFront,
-        v4: bool,
-        outcome: &mut Outcome,
-    ) -> Vec<(IpAddr, Rank)> {
+    fn free_addresses(&self, front: &ServiceFront, v4: bool, outcome: &mut Outcome) -> Addresses {
         let mut free = vec![];
         for (ip, rank) in front.addresses.iter().filter(|(ip, _)| ip.is_ipv4() == v4) {
             outcome.asked.insert(Who::Address(*ip));
@@ -243,21 +273,21 @@ impl Network {
         free
     }
 
-    fn groups_of(&self, key: &ObjectKey) -> impl Iterator<Item = &EndpointGroup> {
+    pub(super) fn groups_of(&self, key: &ObjectKey) -> impl Iterator<Item = &EndpointGroup> {
         self.groups.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
     /// What a port of the service claims for clients from outside, in the family of the `free`
     /// addresses: its node port, at the unspecified address, and itself at each address that a claim
-    /// gives the service.
-    fn from_outside(
+    /// gives the service. It leads to pods of the service's own VPC.
+    fn claims_outside(
         &self,
         key: &ObjectKey,
-        front: &ServiceFront,
-        port: &FrontPort,
-        free: &[(IpAddr, Rank)],
+        behind: &Behind<'_>,
+        free: &Addresses,
         vantage: &Vantage,
     ) -> Vec<(ServiceKey, Claim)> {
+        let Behind { front, port, all } = behind;
         let v4 = free.iter().any(|(ip, _)| ip.is_ipv4());
         let none: IpAddr =
             if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -268,39 +298,15 @@ impl Network {
         if entrances.is_empty() {
             return vec![];
         }
-        let service = self.service(key, front, port, v4, front.external_local_only, vantage);
+        let own = all.iter().filter(|it| it.at.addr.network == self.id());
+        let own: Vec<Candidate<'_, Backend>> = own.copied().collect();
+        let chosen = choose(&own, front.external_local_only, vantage);
         let claim = |(ip, number, sources)| {
             let at = ServiceKey { side: Side::Outside, port: number, ..self.key(ip, port) };
-            let service = Service { sources, ..service.clone() };
+            let service = Service { sources, ..behind.service(chosen.clone()) };
             (at, Claim { rank: Rank::Cluster, service })
         };
         entrances.into_iter().map(claim).collect()
-    }
-
-    fn service(
-        &self,
-        key: &ObjectKey,
-        front: &ServiceFront,
-        port: &FrontPort,
-        v4: bool,
-        local_only: bool,
-        vantage: &Vantage,
-    ) -> Service {
-        let mut candidates = vec![];
-        for group in self.groups_of(key).filter(|group| group.v4 == v4) {
-            let number = group.ports.get(&(port.name.clone(), port.protocol));
-            let Some(number) = number.copied() else { continue };
-            for member in &group.members {
-                for (ip, node) in self.homes.find(&member.who, v4) {
-                    let at = Backend { addr: NetAddr::new(self.id, ip), port: number };
-                    let is_here = node == Some(vantage.node.as_str());
-                    candidates.push(Candidate { member, is_here, at });
-                }
-            }
-        }
-        let backends = choose(&candidates, local_only, vantage);
-        let (backends, affinity) = (backends.into_iter().collect(), front.affinity);
-        Service { backends, affinity, sources: BTreeSet::new() }
     }
 }
 

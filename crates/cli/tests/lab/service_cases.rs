@@ -1,0 +1,243 @@
+//! What users of Kubernetes' own services rely on, one case after the other, each in two tenants with the
+//! same addresses and VIPs at the same time. The cases are those of docs/services.md.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::documents::{pod, yaml};
+use crate::fixture::{Lab, await_condition};
+
+const TENANTS: [&str; 2] = ["acme", "globex"];
+const VIPS: [&str; 2] = ["198.18.0.9", "fd18::9"];
+
+fn nics(last: u8) -> Value {
+    let ips = json!([{"ips": [format!("10.0.0.{last}"), format!("fd00::{last}")]}]);
+    json!({"atoll.dev/nics": ips.to_string()})
+}
+
+/// A server behind the service, which listens on two ports.
+fn server(tenant: &str, name: &str, node: &str, last: u8) -> Value {
+    let mut pod = pod(&format!("{tenant}/{name}"), node, &json!({"app": "shop"}), &nics(last));
+    let container = &mut pod["spec"]["containers"][0];
+    container["command"] = json!(["atoll", "toolbox", "serve", "--port", "8080,9090"]);
+    container["ports"] = json!([{"name": "talk", "containerPort": 8080}]);
+    pod
+}
+
+/// One that is never ready.
+fn unready(tenant: &str) -> Value {
+    let mut pod = server(tenant, "unready", "node2", 8);
+    pod["metadata"]["labels"] = json!({"app": "late"});
+    let never = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
+    pod["spec"]["containers"][0]["readinessProbe"] = never;
+    pod
+}
+
+/// The service `shop`, with more in its spec.
+fn shop(tenant: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "selector": {"app": "shop"}, "ipFamilyPolicy": "RequireDualStack",
+        "ports": [{"name": "http", "port": 80, "targetPort": "talk"},
+                  {"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"}],
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "Service",
+           "metadata": {"name": "shop", "namespace": tenant,
+                        "annotations": {"atoll.dev/vip": VIPS.join(",")}},
+           "spec": spec})
+}
+
+fn tenant(name: &str) -> String {
+    yaml(&[
+        json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name},
+               "spec": {"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16", "fd00::/64"]},
+                        "serviceCIDRs": ["198.18.0.0/16", "fd18::/112"]}}),
+        json!({"apiVersion": "v1", "kind": "Namespace",
+               "metadata": {"name": name, "labels": {"atoll.dev/tenant": name}}}),
+        shop(name, &json!({})),
+        pod(&format!("{name}/web"), "node1", &json!({}), &nics(5)),
+        server(name, "near", "node1", 6),
+        server(name, "far", "node2", 7),
+    ])
+}
+
+/// A lab in which both tenants' services are served to both of their pods.
+struct Stage(Lab);
+
+impl Stage {
+    fn new() -> Stage {
+        let lab = Lab::up(2);
+        TENANTS.iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
+        lab.wait_for_pods();
+        let stage = Stage(lab);
+        VIPS.iter().for_each(|vip| stage.await_behind("web", vip, 80, &["near", "far"]));
+        stage
+    }
+
+    /// Applies the same to both tenants.
+    fn apply(&self, document: impl Fn(&str) -> Value) {
+        for tenant in TENANTS {
+            self.0.apply(&yaml(&[document(tenant)])).good();
+        }
+    }
+
+    /// Has both services be so.
+    fn change(&self, more: &Value) {
+        self.apply(|tenant| shop(tenant, more));
+    }
+
+    fn patch(&self, patch: &Value) {
+        for tenant in TENANTS {
+            let patch = patch.to_string();
+            let args = ["patch", "service", "shop", "-n", tenant, "--type=merge", "-p", &patch];
+            self.0.kubectl(&args).good();
+        }
+    }
+
+    /// Who answers a pod there, by name, and whom it saw.
+    fn answer(
+        &self,
+        tenant: &str,
+        from: &str,
+        protocol: &str,
+        to: &str,
+    ) -> Option<(String, String)> {
+        let said = self.0.connect(&format!("{tenant}/{from}"), protocol, to);
+        let answer: Value = serde_json::from_str(&said.out).ok()?;
+        let pod = answer["pod"].as_str()?.strip_prefix(&format!("{tenant}/"))?.to_owned();
+        let peer: SocketAddr = answer["peer"].as_str()?.parse().ok()?;
+        Some((pod, peer.ip().to_string()))
+    }
+
+    /// Waits until exactly these pods of the same tenant answer over TCP, in both tenants.
+    fn await_behind(&self, from: &str, ip: &str, port: u16, pods: &[&str]) {
+        let to = at(ip, port);
+        let wanted: BTreeSet<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
+        for tenant in TENANTS {
+            let mut last = BTreeSet::new();
+            await_condition(|| {
+                let answers = (0..10).filter_map(|_| self.answer(tenant, from, "tcp", &to));
+                last = answers.map(|(pod, _)| pod).collect();
+                last == wanted
+            })
+            .unwrap_or_else(|()| panic!("{tenant}/{from} {to}: {last:?} and never {wanted:?}"));
+        }
+    }
+
+    /// What a field of both services says, which must be the same kind of thing in both.
+    fn field(&self, tenant: &str, path: &str) -> String {
+        let path = format!("jsonpath={path}");
+        self.0.kubectl(&["get", "service", "shop", "-n", tenant, "-o", &path]).good()
+    }
+
+    /// What `dig` answers a tenant's pod for the service.
+    fn named(&self, tenant: &str, kind: &str) -> String {
+        let name = format!("shop.{tenant}.svc.cluster.local");
+        let said = self.0.exec(&format!("{tenant}/web"), &["dig", "+short", &name, kind]).good();
+        said.trim().to_owned()
+    }
+}
+
+fn at(ip: &str, port: u16) -> String {
+    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+}
+
+#[test]
+fn a_dual_stack_service_has_both_families_at_every_address_and_name_and_may_change_its_mind() {
+    let stage = Stage::new();
+    for tenant in TENANTS {
+        assert_eq!(stage.field(tenant, "{.spec.ipFamilies[*]}"), "IPv4 IPv6");
+        let core = stage.field(tenant, "{.spec.clusterIPs[*]}");
+        assert_eq!(core.split(' ').count(), 2, "{core}");
+        for ip in core.split(' ').chain(VIPS) {
+            for (protocol, port) in [("tcp", 80), ("udp", 53)] {
+                let (pod, peer) = stage.answer(tenant, "web", protocol, &at(ip, port)).unwrap();
+                assert!(["near", "far"].contains(&pod.as_str()));
+                let own = if ip.contains(':') { "fd00::5" } else { "10.0.0.5" };
+                assert_eq!(peer, own, "{ip}");
+            }
+        }
+        for (kind, vip) in ["A", "AAAA"].into_iter().zip(VIPS) {
+            await_condition(|| stage.named(tenant, kind) == vip).expect("the name has both");
+        }
+    }
+    stage.patch(&json!({"spec": {"ipFamilyPolicy": "SingleStack"}}));
+    stage.await_behind("web", VIPS[1], 80, &[]);
+    stage.await_behind("web", VIPS[0], 80, &["near", "far"]);
+    for tenant in TENANTS {
+        assert_eq!(stage.field(tenant, "{.spec.clusterIPs[*]}").split(' ').count(), 1);
+    }
+    stage.patch(&json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}}));
+    stage.await_behind("web", VIPS[1], 80, &["near", "far"]);
+}
+
+#[test]
+fn a_service_changes_its_type_its_port_and_whom_it_leads_to_under_the_same_address() {
+    let stage = Stage::new();
+    let port = json!([{"name": "http", "port": 81, "targetPort": 9090}]);
+    stage.change(&json!({"ports": port}));
+    stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
+    stage.await_behind("web", VIPS[0], 80, &[]);
+    stage.patch(&json!({"spec": {"type": "NodePort"}}));
+    for tenant in TENANTS {
+        let node_port = stage.field(tenant, "{.spec.ports[0].nodePort}");
+        assert!(node_port.parse::<u16>().is_ok_and(|port| port >= 30_000), "{node_port}");
+    }
+    stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
+    stage.patch(&json!({"spec": {"type": "ClusterIP"}}));
+    stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
+    stage.change(&json!({}));
+    stage.await_behind("web", VIPS[0], 80, &["near", "far"]);
+
+    stage.apply(unready);
+    stage.patch(&json!({"spec": {"selector": {"app": "late"}}}));
+    stage.await_behind("web", VIPS[0], 80, &[]);
+    stage.patch(&json!({"spec": {"publishNotReadyAddresses": true}}));
+    stage.await_behind("web", VIPS[0], 80, &["unready"]);
+    stage.patch(&json!({"spec": {"publishNotReadyAddresses": false}}));
+    stage.await_behind("web", VIPS[0], 80, &[]);
+}
+
+#[test]
+fn a_pod_reaches_itself_by_its_service_and_udp_goes_on_while_backends_are_exchanged() {
+    let stage = Stage::new();
+    for tenant in TENANTS {
+        let mut met = BTreeSet::new();
+        await_condition(|| {
+            met.extend(stage.answer(tenant, "near", "tcp", &at(VIPS[0], 80)));
+            met.contains(&("near".to_owned(), VIPS[0].to_owned()))
+        })
+        .unwrap_or_else(|()| panic!("{tenant}: {met:?}"));
+    }
+    for tenant in TENANTS {
+        for pod in ["near", "far"] {
+            stage
+                .0
+                .kubectl(&["label", "pod", pod, "-n", tenant, "app=other", "--overwrite"])
+                .good();
+        }
+    }
+    stage.await_behind("web", VIPS[0], 80, &[]);
+    let ask = |tenant: &str| {
+        let to = at(VIPS[0], 53);
+        let ask = ["atoll", "toolbox", "connect", "udp", &to, "--source-port", "5353"];
+        stage.0.exec(&format!("{tenant}/web"), &ask)
+    };
+    TENANTS.iter().for_each(|tenant| assert!(!ask(tenant).ok, "nobody is there yet"));
+    for (pod, last) in [("near", "far"), ("far", "near")] {
+        for tenant in TENANTS {
+            stage.0.kubectl(&["label", "pod", pod, "-n", tenant, "app=shop", "--overwrite"]).good();
+            stage
+                .0
+                .kubectl(&["label", "pod", last, "-n", tenant, "app=other", "--overwrite"])
+                .good();
+        }
+        for tenant in TENANTS {
+            let found = format!("{tenant}/{pod}");
+            await_condition(|| ask(tenant).out.contains(&found))
+                .unwrap_or_else(|()| panic!("{found} is never led to from the same port"));
+        }
+    }
+}
