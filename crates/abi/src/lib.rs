@@ -22,7 +22,8 @@ pub use alias::{
 };
 pub use connection::{
     CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, CONNECTION_TRANSLATED,
-    Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place, TurnKey,
+    Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place, TURNS_PER_PAGE, Turns,
+    TurnsKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};

@@ -227,7 +227,7 @@ int from_uplink(struct __sk_buff *skb)
 		is_read = ipv6_from_uplink(skb, &flow);
 	if (!is_read || is_tunnel(&flow.transport))
 		return NOT_OURS;
-	begin_work(work, &flow);
+	begin_work(work, &flow, bpf_ktime_get_coarse_ns());
 	return take_in(skb);
 }
 

@@ -23,6 +23,8 @@ struct translation {
 	__u16 place;	 /* of the backend among those of its service */
 	__u8 is_service; /* whether the rest means anything */
 	__u8 is_kept;	 /* before the call: the backend of a connection that goes on is given */
+	__u8 is_free;	 /* nobody has a connection between the client and the backend */
+	__u8 reserved;
 };
 
 /* Room for what the stack is too small for, on each CPU; as in work.h. */
@@ -119,7 +121,7 @@ static __always_inline bool lead_by_slot(const struct service *service, __u32 sl
 
 /* Whether the client speaks with the backend already, from the same port and not through this
  * service: their answers could not be told apart. */
-static __always_inline bool is_taken(struct flow *flow, const struct translation *to,
+static __always_inline bool is_taken(struct flow *flow, struct translation *to,
 				     struct service_room *room)
 {
 	const __be16 port = flow->transport.destination_port;
@@ -132,6 +134,7 @@ static __always_inline bool is_taken(struct flow *flow, const struct translation
 	flow->destination = room->vip;
 	flow->transport.destination_port = port;
 	known = connection_at(&room->connection);
+	to->is_free = !known;
 	if (!known || known->state == STATE_CLOSED ||
 	    is_over(known, flow->transport.protocol, room->now))
 		return false;
@@ -217,6 +220,7 @@ __noinline int choose_backend(struct flow *flow, struct translation *to)
 	if (!flow || !to || !room)
 		return DROP_KERNEL_REFUSED;
 	to->is_service = 0;
+	to->is_free = 0;
 	if (to->is_kept && is_stream(&flow->transport) && !is_opening(&flow->transport))
 		return keep_stream(flow, to);
 	service = service_of(flow);

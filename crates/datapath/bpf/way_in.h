@@ -37,5 +37,5 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 	fresh->state = state;
 	fresh->nat_address = work->sender.source;
 	fresh->nat_port = work->sender.transport.source_port;
-	return put_in(work);
+	return put_in(work, !way);
 }

@@ -80,9 +80,9 @@ static __always_inline struct work *work_at_hand(void)
 	return bpf_map_lookup_elem(&works, &first);
 }
 
-static __always_inline void begin_work(struct work *work, const struct flow *flow)
+static __always_inline void begin_work(struct work *work, const struct flow *flow, __u64 now)
 {
-	work->now = bpf_ktime_get_coarse_ns();
+	work->now = now;
 	copy_flow(&work->flow, flow);
 	copy_flow(&work->wire, flow);
 	work->to = (struct translation){};
@@ -93,10 +93,11 @@ static __always_inline void begin_work(struct work *work, const struct flow *flo
 	work->may_enter = 0;
 }
 
-/* What stands at work->key. A packet that goes on as it came was looked up already. */
-static __always_inline struct connection *entry_of(struct work *work)
+/* Whether the connection of the packet, as it goes on, was looked up already and is not there: when
+ * the packet came, or when a backend was chosen for it. */
+static __always_inline bool is_new(const struct work *work)
 {
-	return work->is_unknown && !work->is_translated ? NULL : connection_at(&work->key);
+	return work->is_translated ? work->to.is_free : work->is_unknown;
 }
 
 /* Before anything is asked that it stands for. Says whether the network has a place here. */
@@ -171,11 +172,12 @@ static __always_inline void note_with_lead(struct __sk_buff *skb, struct work *w
 		keep_lead(work, known);
 }
 
-/* Puts work->fresh in at work->key, in the place of what is there. */
-static __noinline verdict put_in(struct work *work)
+/* Puts work->fresh in at work->key, in the place of what is there, if it is not known that nobody
+ * is. */
+static __noinline verdict put_in(struct work *work, bool is_free)
 {
 	__u32 table = work->flow.table;
-	struct connection *former = entry_of(work);
+	struct connection *former = is_free ? NULL : connection_at(&work->key);
 
 	if (former && former->table == table)
 		work->fresh.turn = former->turn;

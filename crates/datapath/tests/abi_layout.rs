@@ -16,7 +16,8 @@ use atoll_abi::{
     NO_NETWORK, NODE_MAC, NearInterface, Network, NodePort, NodePortKey, PROBER_PORTS, Peer,
     PeerKey, Place, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict, SECOND_BANK, SLOTS_PER_PAGE, Service, ServiceDoor, ServiceDoorKey, ServiceFront,
-    ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, Traffic, TurnKey,
+    ServiceFrontKey, ServiceKey, ServicePage, Slots, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic,
+    Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 
@@ -156,7 +157,8 @@ fn structs_of_connections() -> Vec<String> {
             turn
         ),
         same_layout!(Place, "place", ifindex, mac, slot),
-        same_layout!(TurnKey, "turn_key", table, turn),
+        same_layout!(TurnsKey, "turns_key", table, page),
+        same_layout!(Turns, "turns", at),
         same_layout!(Network, "network", generation, network, share, reserved),
         vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
     ]
@@ -210,6 +212,7 @@ fn numbers() -> Vec<String> {
     facts.push(format!("MAX_INTERFACES == {MAX_INTERFACES}"));
     facts.push(format!("NO_NETWORK == {NO_NETWORK}"));
     facts.push(format!("MAX_CONNECTIONS == {MAX_CONNECTIONS}"));
+    facts.push(format!("TURNS_PER_PAGE == {TURNS_PER_PAGE}"));
     facts.push(format!("KIND_CONNECTION == {KIND_CONNECTION}"));
     facts.push(format!("CONNECTION_OPENED_BY_HIGH == {CONNECTION_OPENED_BY_HIGH}"));
     facts.push(format!("CONNECTION_TRANSLATED == {CONNECTION_TRANSLATED}"));

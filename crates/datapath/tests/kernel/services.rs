@@ -3,16 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
-use atoll_datapath::DropReason;
+use atoll_datapath::{ConnectionState, DropReason};
 use atoll_plan::{Backend, Service, ServiceKey};
+use atoll_testkit::eventually;
 use atoll_types::{NetAddr, NetworkId, Protocol};
+use socket2::SockRef;
 
-use crate::decisions::{change_entries, let_time_pass};
-use crate::fabric::{Fabric, Pod, network};
+use crate::decisions::{change_entries, entries, let_time_pass};
+use crate::fabric::{Fabric, Node, Pod, network};
+use crate::forge;
 use crate::talk::{LIMIT, Voice, connect, listen, udp};
 
 pub(crate) const PORT: u16 = 80;
@@ -245,4 +248,92 @@ fn a_word_to_a_service_needs_one_entry_and_its_connection_is_looked_for_again_in
         assert_eq!(node.connections(tenant.network()).len(), 1);
         change_entries(node, |_| None);
     }
+}
+
+/// What leads a client to its backend and the connection with it come to be in the same state.
+fn both_are(node: &Node, client: SocketAddr, state: ConnectionState) {
+    let port = client.port().to_be_bytes();
+    eventually(&format!("both sides are {state:?}"), || {
+        let all = entries(node).into_iter();
+        let own = all.filter(|(key, _)| key.low_port == port || key.high_port == port);
+        let states: Vec<u8> = own.map(|(_, entry)| entry.state).collect();
+        (states == [state as u8; 2]).then_some(())
+    });
+}
+
+#[test]
+fn both_sides_of_a_service_see_how_far_a_connection_is_until_its_end() {
+    let fabric = Fabric::of(2);
+    let tenant = Tenant::new(&fabric, 100);
+    fabric.converge();
+    let node = &fabric.nodes[0];
+    for backend in tenant.backends() {
+        fabric.serve(tenant.network(), &[backend], None);
+        for client in voices(&tenant.client) {
+            let listener = listen(voice(client, backend), TARGET);
+            let ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
+            let (theirs, peer) = listener.accept().unwrap();
+            both_are(node, peer, ConnectionState::Established);
+            ours.shutdown(Shutdown::Write).unwrap();
+            both_are(node, peer, ConnectionState::Closing);
+            drop(theirs);
+            both_are(node, peer, ConnectionState::Closed);
+            for is_by_client in [true, false] {
+                let ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
+                let (theirs, peer) = listener.accept().unwrap();
+                both_are(node, peer, ConnectionState::Established);
+                let (breaker, other) = if is_by_client { (ours, theirs) } else { (theirs, ours) };
+                SockRef::from(&breaker).set_linger(Some(Duration::ZERO)).unwrap();
+                drop(breaker);
+                both_are(node, peer, ConnectionState::Closed);
+                drop(other);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_datagrams_connection_is_established_on_both_sides_of_a_service_by_its_answer() {
+    let fabric = Fabric::of(2);
+    let tenant = Tenant::new(&fabric, 100);
+    fabric.converge();
+    let node = &fabric.nodes[0];
+    for backend in tenant.backends() {
+        fabric.serve(tenant.network(), &[backend], None);
+        for client in voices(&tenant.client) {
+            let (asker, answerer) = (udp(client, 0), udp(voice(client, backend), TARGET));
+            asker.send_to(b"?", front(client.ip)).unwrap();
+            let (_, from) = answerer.recv_from(&mut [0; 8]).unwrap();
+            both_are(node, from, ConnectionState::New);
+            answerer.send_to(b"!", from).unwrap();
+            assert_eq!(asker.recv_from(&mut [0; 8]).unwrap().1, front(client.ip));
+            both_are(node, from, ConnectionState::Established);
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_has_a_services_address_too_cannot_speak_into_connections_with_the_service() {
+    let fabric = Fabric::of(1);
+    let pod = |ip| fabric.planned_pod(0, network(100), ip);
+    let (client, backend, double) = (pod("10.0.0.5"), pod("10.0.0.2"), pod("198.18.0.1"));
+    fabric.converge();
+    fabric.serve(client.network, &[&backend], None);
+    let (asker, answerer) = (udp(client.v4(), 0), udp(backend.v4(), TARGET));
+    ask(&asker, &answerer, 16);
+    let heard = [&client, &backend].map(Pod::packets);
+    let say = |port: u16| {
+        let ports = (port, asker.local_addr().unwrap().port());
+        let content = forge::datagram(ports, b"as the service");
+        let packet = forge::packet(double.v4(), client.ip.into(), 17, &content);
+        double.packets().send(&packet).unwrap();
+    };
+    let dropped = || fabric.nodes[0].dropped(Some(client.network), DropReason::NoConnection);
+    say(PORT);
+    eventually("it was dropped", || (dropped() == 1).then_some(()));
+    heard.iter().for_each(|it| assert_eq!(it.received().unwrap(), Vec::<Vec<u8>>::new()));
+    ask(&asker, &answerer, 16);
+    let heard = client.packets();
+    say(PORT + 1);
+    forge::arrived_of(&heard, [8, 0]);
 }
