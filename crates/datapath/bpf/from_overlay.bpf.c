@@ -146,13 +146,13 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 /* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct peer_key *node,
 					    const struct flow *flow,
-					    const struct connection *known, __u64 now)
+					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
-	begin_work(work, flow, now);
+	begin_work(work, flow, bpf_ktime_get_coarse_ns());
 	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
 	if (known && known->flags & OF_SERVICE) {
@@ -183,7 +183,7 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 		known = connection_at(&key);
 	}
 	if (!known)
-		return take_longer_path(skb, node, flow, NULL, now);
+		return take_longer_path(skb, node, flow, NULL);
 	to = place_of_receiver(known, from_high);
 	barrier();
 	table = known->table;
@@ -194,8 +194,8 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 	    (known->flags & OF_SERVICE &&
 	     (!is_served_at_once(known, flow, from_high, now) ||
 	      (!is_routine(known, &flow->transport) &&
-	       !note_on_both_sides(skb, flow, known, network, now)))))
-		return take_longer_path(skb, node, flow, known, now);
+	       !note_on_both_sides(skb, flow, known)))))
+		return take_longer_path(skb, node, flow, known);
 	if (!(known->flags & OF_SERVICE))
 		note(skb, flow, known, from_high, now);
 	else if (serve(skb, flow, known, table))

@@ -183,13 +183,13 @@ static __always_inline int beyond_network(struct __sk_buff *skb, int action)
 
 /* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
-					    const struct connection *known, __u64 now)
+					    const struct connection *known)
 {
 	struct work *work = work_at_hand();
 
 	if (!work)
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
-	begin_work(work, flow, now);
+	begin_work(work, flow, bpf_ktime_get_coarse_ns());
 	work->is_unknown = !known && is_simple(&flow->transport);
 	if (known && known->flags & OF_SERVICE) {
 		int action = service_from_pod(skb);
@@ -220,7 +220,7 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		known = connection_at(&key);
 	}
 	if (!known || !network)
-		return take_longer_path(skb, flow, known, now);
+		return take_longer_path(skb, flow, known);
 	to = place_of_receiver(known, from_high);
 	barrier();
 	is_of_service = known->flags & OF_SERVICE;
@@ -228,9 +228,9 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		     (!is_of_service || is_served_at_once(known, flow, from_high, now));
 	is_fit = is_at_once && fits(skb, &to);
 	if (is_fit && is_of_service && !is_routine(known, &flow->transport))
-		is_at_once = note_on_both_sides(skb, flow, known, network, now);
+		is_at_once = note_on_both_sides(skb, flow, known);
 	if (!is_at_once)
-		return take_longer_path(skb, flow, known, now);
+		return take_longer_path(skb, flow, known);
 	if (!is_fit)
 		return refuse_too_big(skb, own);
 	if (!is_of_service)

@@ -48,14 +48,15 @@ static __always_inline struct connection *other_side(struct work *work, const st
 /* Writes down on both sides of the service that a packet passes which changes its connection. False,
  * and nothing is written, where a client is led to a connection that does not hold. */
 static __noinline bool note_on_both_sides(struct __sk_buff *skb, struct flow *flow,
-					  struct connection *known, struct network *network,
-					  __u64 now)
+					  struct connection *known)
 {
+	struct network *network = network_at(known->table);
+	__u64 now = bpf_ktime_get_coarse_ns();
 	struct work *work = work_at_hand();
 	struct connection *other;
 	bool from_high;
 
-	if (!work)
+	if (!work || !network)
 		return false;
 	other = other_side(work, flow, known);
 	if (!(known->flags & CONNECTION_LEADS_ON)) {
