@@ -95,14 +95,33 @@ pub struct Connection {
     pub turn: u32,
 }
 
-/// Key of the map `turns`: a place in the ring of a network, which has the key of a connection.
+/// How many places of a ring one entry of the map `turns` holds.
+pub const TURNS_PER_PAGE: usize = 16;
+
+/// Key of the map `turns`: some places of the ring of a network.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
-pub struct TurnKey {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+pub struct TurnsKey {
     /// The place of the network in the map `networks`.
     pub table: u32,
-    /// Below its share.
-    pub turn: u32,
+    /// The number of the page.
+    pub page: u32,
+}
+
+/// Value of the map `turns`: the key of the connection in each place, or zeros.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Turns {
+    /// The places.
+    pub at: [ConnectionKey; TURNS_PER_PAGE],
+}
+
+impl TurnsKey {
+    /// Where the place `turn` of a ring lies: its page, and where in that.
+    pub fn of(table: u32, turn: u32) -> (Self, usize) {
+        let per_page = TURNS_PER_PAGE as u32;
+        (TurnsKey { table, page: turn / per_page }, (turn % per_page) as usize)
+    }
 }
 
 /// How far a connection is.
@@ -149,6 +168,13 @@ impl ConnectionState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_places_of_a_ring_lie_side_by_side_page_by_page() {
+        let at = |table, page, place| (TurnsKey { table, page }, place);
+        let places = [0, 15, 16, 16_383].map(|turn| TurnsKey::of(3, turn));
+        assert_eq!(places, [at(3, 0, 0), at(3, 0, 15), at(3, 1, 0), at(3, 1023, 15)]);
+    }
 
     #[test]
     fn states_have_their_numbers_and_no_others() {

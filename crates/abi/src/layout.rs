@@ -7,7 +7,7 @@ use crate::{Address, DropReason};
 
 /// The version of everything in this file. Pins live in a directory of this number; it grows with
 /// every change that an older program could misread.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// How many source addresses one interface may have.
 pub const MAX_SOURCES: usize = 8;

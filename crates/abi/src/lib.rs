@@ -23,7 +23,7 @@ pub use alias::{
 pub use connection::{
     CONNECTION_ACROSS, CONNECTION_DENIED, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH,
     CONNECTION_TRANSLATED, Connection, ConnectionKey, ConnectionState, KIND_CONNECTION, Place,
-    TurnKey,
+    TURNS_PER_PAGE, Turns, TurnsKey,
 };
 pub use drop_reason::DropReason;
 pub use event::{Event, EventKind, Traffic};
@@ -43,5 +43,5 @@ pub use policy::{
 };
 pub use service::{
     Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SIDE_BACKENDS, SIDE_CLIENTS,
-    SLOTS_PER_PAGE, Service, ServiceKey, ServicePage, Slots,
+    SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceKey, ServicePage, Slots,
 };

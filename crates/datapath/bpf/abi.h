@@ -217,10 +217,18 @@ struct connection {
 	__u32 turn; /* its place in the ring of its network */
 };
 
-/* The ring of a network: whose turn it is to make room, in the order in which they came. */
-struct turn_key {
+#define TURNS_PER_PAGE 16
+
+/* The ring of a network: whose turn it is to make room, in the order in which they came. A page has
+ * so many places side by side. */
+struct turns_key {
 	__u32 table;
-	__u32 turn;
+	__u32 page;
+};
+
+/* A place that nobody has taken yet is empty, all zero. */
+struct turns {
+	struct connection_key at[TURNS_PER_PAGE];
 };
 
 /* What one pod has sent and received, on one CPU. */

@@ -69,7 +69,7 @@ static __noinline void recall_backend(struct work *work)
 		return recall_across(work, known);
 	if (known->flags & CONNECTION_TRANSLATED)
 		work->is_to_itself = same_address(&known->nat_address, &work->flow.destination);
-	if (!(known->flags & CONNECTION_LEADS_ON))
+	if (!(known->flags & CONNECTION_LEADS_ON) || !is_by_sender(known, is_higher(&work->flow)))
 		return;
 	work->to.network = work->flow.network;
 	work->to.address = known->nat_address;
@@ -102,8 +102,10 @@ static __always_inline verdict ask_service(struct __sk_buff *skb, struct work *w
 	if (work->to.network != work->flow.network)
 		return lead_across(work);
 	/* Nobody takes a packet from its own address. */
-	if (same_address(&work->flow.source, &work->to.address))
+	if (same_address(&work->flow.source, &work->to.address)) {
 		work->flow.source = work->flow.destination;
+		work->to.is_free = 0;
+	}
 	work->flow.destination = work->to.address;
 	work->flow.transport.destination_port = work->to.port;
 	copy_flow(&work->out, &work->flow);
@@ -231,13 +233,25 @@ static __always_inline bool is_against_its_way(const struct connection *known,
 	       is_opening(t) != is_by_sender(known, from_high);
 }
 
+/* What leads a client to a service is no connection with a pod that has the service's address, too:
+ * whatever such a pod sent would take the place of what leads on. */
+static __always_inline bool is_against_a_lead(const struct connection *known,
+					      const struct work *work, bool from_high)
+{
+	return known->flags & CONNECTION_LEADS_ON && !is_by_sender(known, from_high) &&
+	       known->opened >= since(work) &&
+	       !is_over(known, work->flow.transport.protocol, work->now);
+}
+
 static __always_inline verdict find_connection(struct work *work)
 {
 	bool from_high = is_higher(&work->flow);
 	struct connection *known;
 
 	name_connection(&work->key, &work->flow, from_high);
-	known = entry_of(work);
+	known = is_new(work) ? NULL : connection_at(&work->key);
+	if (known && is_against_a_lead(known, work, from_high))
+		return DROP_NO_CONNECTION;
 	if (!known || !is_alive(known, &work->flow, work))
 		return begin(work);
 	if (is_by_another_way(known, work, from_high) ||
@@ -312,7 +326,7 @@ static __always_inline verdict put_lead(struct work *work, __u8 state)
 	fresh->nat_port = work->to.port;
 	if (work->across)
 		lead_into_network(work);
-	return put_in(work);
+	return put_in(work, work->is_unknown);
 }
 
 /* Makes the entry, in the place of one that is over. What breaks off a connection that nobody
@@ -342,7 +356,7 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 		fresh->nat_port = work->face.port;
 	}
 	settle(fresh, work, from_high);
-	judged = put_in(work);
+	judged = put_in(work, is_new(work));
 	if (judged == FINE)
 		tell_flow(skb, &work->flow, fresh, EVENT_OPENED);
 	return judged == FINE && needs_lead(work) ? put_lead(work, fresh->state) : judged;

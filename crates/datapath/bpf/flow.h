@@ -10,13 +10,13 @@ struct flow {
 	struct address source;
 	struct address destination;
 	struct transport transport;
-};
+} __attribute__((aligned(8)));
 
 /* Word by word: the compiler would load the whole of it first, and has no registers for that. */
 static __always_inline void copy_flow(struct flow *to, const struct flow *from)
 {
-	const __u32 *source = (const void *)from;
-	__u32 *target = (void *)to;
+	const __u64 *source = (const void *)from;
+	__u64 *target = (void *)to;
 
 #pragma clang loop unroll(full)
 	for (__u32 word = 0; word < sizeof(*to) / sizeof(*target); word++) {

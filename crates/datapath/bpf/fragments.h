@@ -39,7 +39,7 @@ static __noinline verdict remember_first(struct work *work)
 	/* The ports take no part in the order of both ends of a datagram. */
 	t->source_port = t->destination_port = 0;
 	name_datagram(&work->key, &work->flow);
-	return put_in(work);
+	return put_in(work, false);
 }
 
 /* Gives a later fragment the ports of its first, and says whether it is known. */

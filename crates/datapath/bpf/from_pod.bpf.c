@@ -189,7 +189,7 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	known = through_service(work);
 	if (!known) {
-		begin_work(work, &work->wire);
+		begin_work(work, &work->wire, work->now);
 		return GO_ON;
 	}
 	if (!fits(skb, &work->destination.place))
@@ -219,7 +219,7 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 
 	if (!work)
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
-	begin_work(work, flow);
+	begin_work(work, flow, bpf_ktime_get_coarse_ns());
 	work->is_unknown = !known && is_simple(&flow->transport);
 	if (may_be_across(known, flow)) {
 		action = pass_across(skb);
@@ -242,6 +242,7 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct network *network = network_at(own->table);
 	bool from_high = is_higher(flow);
+	bool is_at_once, is_of_service, is_fit;
 	struct connection *known = NULL;
 	struct connection_key key;
 	struct place to;
@@ -256,12 +257,17 @@ static __always_inline int forward(struct __sk_buff *skb, struct interface *own,
 		return take_longer_path(skb, flow, known);
 	to = place_of_receiver(known, from_high);
 	barrier();
-	if (known->table != own->table || !holds(known, network, &flow->transport, now) ||
-	    (known->flags & OF_SERVICE && !is_served_at_once(known, flow, from_high, now)))
+	is_of_service = known->flags & OF_SERVICE;
+	is_at_once = known->table == own->table && holds(known, network, &flow->transport, now) &&
+		     (!is_of_service || is_served_at_once(known, flow, from_high, now));
+	is_fit = is_at_once && fits(skb, &to);
+	if (is_fit && is_of_service && !is_routine(known, &flow->transport))
+		is_at_once = note_on_both_sides(skb, flow, known);
+	if (!is_at_once)
 		return take_longer_path(skb, flow, known);
-	if (!fits(skb, &to))
+	if (!is_fit)
 		return refuse_too_big(skb, own);
-	if (!(known->flags & OF_SERVICE))
+	if (!is_of_service)
 		note(skb, flow, known, from_high, now);
 	else if (serve(skb, flow, known, own->table))
 		return drop(skb, own->network, DROP_KERNEL_REFUSED);

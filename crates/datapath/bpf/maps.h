@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The maps, shared by all programs through their pins. A hash's buckets are allocated up front
  * (16 bytes for each entry that it may have), its entries only when they are put in. An idle node
- * pays about 16 MB here and 0.2 for each CPU, 12 of it for endpoints, connections and turns; policy
+ * pays about 13 MB here and 0.2 for each CPU, 9 of it for endpoints, connections and turns; policy
  * adds 7 and services 5. A network costs nothing but the entries that it uses. */
 #pragma once
 
@@ -118,14 +118,14 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
-/* The connections of each network in the order in which they came. */
+/* The connections of each network in the order in which they came, a page of places at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNECTIONS);
+	__uint(max_entries, MAX_CONNECTIONS / 4);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__type(key, struct turn_key);
-	__type(value, struct connection_key);
+	__type(key, struct turns_key);
+	__type(value, struct turns);
 } turns SEC(".maps");
 
 /* How many turns each network has taken, by its place. */

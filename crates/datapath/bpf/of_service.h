@@ -2,10 +2,11 @@
 /* The fast paths of a packet to or from a service.
  *
  * At once: a routine packet needs one entry, as any other does. What leads its client's packets on has
- * the place of the backend, and the connection has the answers.
+ * the place of the backend, and the connection has the answers. A packet that changes its connection is
+ * written down in both entries, so that neither is further than the other.
  *
- * Through both: every other packet, and one in each second, goes by what leads on and by the connection,
- * so that neither is further or older than the other. */
+ * Through both: one packet in each second, and what is not plain, goes by what leads on and by the
+ * connection, so that neither is older than the other. */
 #pragma once
 
 #include "translate.h"
@@ -19,10 +20,58 @@ static __always_inline bool is_served_at_once(const struct connection *known,
 {
 	bool leads_on = known->flags & CONNECTION_LEADS_ON;
 
-	return !(known->flags & (CONNECTION_OUTSIDE | CONNECTION_ACROSS)) && is_routine(known, &flow->transport) &&
+	return !(known->flags & (CONNECTION_OUTSIDE | CONNECTION_ACROSS)) &&
 	       was_just_seen(known, now) && is_by_sender(known, from_high) == leads_on &&
 	       (leads_on || !same_address(&known->nat_address, &flow->destination)) &&
-	       flow->transport.at == (is_mapped(&flow->source) ? IPV4_FRAME : IPV6_FRAME);
+	       is_plain(flow);
+}
+
+/* The entry on the other side of the service: the connection that something leads to, or what leads to
+ * the connection. It is that of the packet as it goes on, which is left in work->reverse. */
+static __always_inline struct connection *other_side(struct work *work, const struct flow *flow,
+						     const struct connection *known)
+{
+	struct flow *onward = &work->reverse;
+
+	copy_flow(onward, flow);
+	if (known->flags & CONNECTION_LEADS_ON) {
+		onward->destination = known->nat_address;
+		onward->transport.destination_port = known->nat_port;
+	} else {
+		onward->source = known->nat_address;
+		onward->transport.source_port = known->nat_port;
+	}
+	name_connection(&work->key, onward, is_higher(onward));
+	return connection_at(&work->key);
+}
+
+/* Writes down on both sides of the service that a packet passes which changes its connection. False,
+ * and nothing is written, where a client is led to a connection that does not hold. */
+static __noinline bool note_on_both_sides(struct __sk_buff *skb, struct flow *flow,
+					  struct connection *known)
+{
+	struct network *network = network_at(known->table);
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct work *work = work_at_hand();
+	struct connection *other;
+	bool from_high;
+
+	if (!work || !network)
+		return false;
+	other = other_side(work, flow, known);
+	if (!(known->flags & CONNECTION_LEADS_ON)) {
+		note(skb, flow, known, is_higher(flow), now);
+		if (other && other->flags & CONNECTION_LEADS_ON)
+			other->state = known->state;
+		return true;
+	}
+	from_high = is_higher(&work->reverse);
+	if (!other || (other->flags & OF_SERVICE) != CONNECTION_TRANSLATED ||
+	    !is_by_sender(other, from_high) || !holds(other, network, &flow->transport, now))
+		return false;
+	note(skb, &work->reverse, other, from_high, now);
+	known->state = other->state;
+	return true;
 }
 
 /* Gives the packet the end that its entry says, which must be of the place `table` also after that was
@@ -39,8 +88,7 @@ static __noinline long serve(struct __sk_buff *skb, struct flow *flow, struct co
 	barrier();
 	if (*(volatile __u16 *)&known->table != table)
 		return -1;
-	return is_mapped(&flow->source) ? move_end_ipv4(skb, flow, &to) :
-					  move_end_ipv6(skb, flow, &to);
+	return move_end(skb, flow, &to);
 }
 
 /* Follows a lead: the packet becomes one to the backend. */
@@ -86,7 +134,7 @@ static __always_inline struct connection *through_service(struct work *work)
 	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 	known = connection_at(&work->key);
 	if (known && known->flags & CONNECTION_LEADS_ON)
-		known = lead_on(work, known);
+		known = is_by_sender(known, is_higher(&work->flow)) ? lead_on(work, known) : NULL;
 	if (!known)
 		return NULL;
 	take_destination(work, known);

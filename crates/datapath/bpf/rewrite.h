@@ -115,15 +115,45 @@ static __noinline long rewrite_error(struct __sk_buff *skb, struct work *work)
 	       move_header_ipv6(skb, quote, message, &work->reverse, &work->quote);
 }
 
+static __always_inline bool has_same_source(const struct flow *a, const struct flow *b)
+{
+	return a->transport.source_port == b->transport.source_port &&
+	       same_address(&a->source, &b->source);
+}
+
+static __always_inline bool has_same_destination(const struct flow *a, const struct flow *b)
+{
+	return a->transport.destination_port == b->transport.destination_port &&
+	       same_address(&a->destination, &b->destination);
+}
+
+/* Most packets are plain, and one end of them changes. */
+static __noinline long rewrite_end(struct __sk_buff *skb, struct flow *from, struct flow *to,
+				   bool is_source)
+{
+	struct new_end end = {
+		.address = is_source ? to->source : to->destination,
+		.port = is_source ? to->transport.source_port : to->transport.destination_port,
+		.is_source = is_source,
+	};
+
+	return move_end(skb, from, &end);
+}
+
 /* Gives the packet at hand the ends of work->out. Nothing, or an error. */
 __noinline int rewrite(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();
+	bool keeps_source;
 
 	if (!work)
 		return -1;
 	if (is_icmp(work->wire.transport.protocol))
 		return rewrite_error(skb, work) ? -1 : 0;
+	keeps_source = has_same_source(&work->wire, &work->out);
+	if (is_plain(&work->wire) &&
+	    keeps_source != has_same_destination(&work->wire, &work->out))
+		return rewrite_end(skb, &work->wire, &work->out, !keeps_source) ? -1 : 0;
 	if (is_mapped(&work->wire.source) ? rewrite_ipv4(skb, &work->wire, &work->out) :
 					    rewrite_ipv6(skb, &work->wire, &work->out))
 		return -1;

@@ -94,6 +94,13 @@ struct new_end {
 	__u16 is_source; /* else the destination */
 };
 
+/* Whether a packet has its ports right behind the shortest header of IP. */
+static __always_inline bool is_plain(const struct flow *flow)
+{
+	return has_ports(&flow->transport) &&
+	       flow->transport.at == (is_mapped(&flow->source) ? IPV4_FRAME : IPV6_FRAME);
+}
+
 /* By how much a sum changes when one of its words does. */
 static __always_inline __u32 difference(__be32 was, __be32 is)
 {
@@ -121,7 +128,6 @@ static __always_inline long move_port(struct __sk_buff *skb, const struct transp
 	return 0;
 }
 
-/* A whole packet of TCP or UDP without options gets another end, in place. Nothing, or an error. */
 static __always_inline long move_end_ipv4(struct __sk_buff *skb, const struct flow *flow,
 					  const struct new_end *to)
 {
@@ -143,7 +149,6 @@ static __always_inline long move_end_ipv4(struct __sk_buff *skb, const struct fl
 	return 0;
 }
 
-/* The same without extension headers. */
 static __always_inline long move_end_ipv6(struct __sk_buff *skb, const struct flow *flow,
 					  const struct new_end *to)
 {
@@ -163,4 +168,12 @@ static __always_inline long move_end_ipv6(struct __sk_buff *skb, const struct fl
 	else
 		__builtin_memcpy(&ip->daddr, &to->address, sizeof(ip->daddr));
 	return 0;
+}
+
+/* A plain packet gets another end, in place. Nothing, or an error. */
+static __always_inline long move_end(struct __sk_buff *skb, const struct flow *flow,
+				     const struct new_end *to)
+{
+	return is_mapped(&flow->source) ? move_end_ipv4(skb, flow, to) :
+					  move_end_ipv6(skb, flow, to);
 }

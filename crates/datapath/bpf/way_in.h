@@ -42,5 +42,5 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 		fresh->backend = work->entered_at;
 		fresh->generation = work->generation;
 	}
-	return put_in(work);
+	return put_in(work, !way);
 }

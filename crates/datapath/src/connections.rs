@@ -3,16 +3,18 @@
 //! The rule: the kernel programs alone open connections and make room for them. What is over is taken
 //! away here, so that memory goes back; nothing hangs on when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use atoll_abi::{
     CONNECTION_ACROSS, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry,
-    ConnectionKey, ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TurnKey,
+    ConnectionKey, ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TURNS_PER_PAGE,
+    Turns, TurnsKey,
 };
 use atoll_types::NetworkId;
+use bytemuck::Zeroable;
 
 use crate::clock;
 use crate::error::{Attempt, DatapathError};
@@ -45,7 +47,7 @@ pub struct Connection {
 /// All connections of a node.
 pub(crate) struct Connections {
     entries: Table<ConnectionKey, Entry>,
-    turns: Table<TurnKey, ConnectionKey>,
+    turns: Table<TurnsKey, Turns>,
 }
 
 impl Connections {
@@ -62,15 +64,54 @@ impl Connections {
     }
 
     /// Takes away what is over, and what its network had no place for at the moment of `census`.
-    /// Each entry is looked at just before it goes: a packet may have come.
+    /// Each entry is looked at just before it goes: a packet may have come. What is over leaves its
+    /// place in the ring to whoever comes next there.
     pub(crate) fn collect(&mut self, census: &Census) -> Result<(), DatapathError> {
+        let mut taken = BTreeSet::new();
         for key in self.entries.keys()? {
             let Some(entry) = self.entries.get(key)? else { continue };
             if census.has_place(&key, &entry) && !is_over(&key, &entry, clock::now()?) {
-                continue;
+                taken.insert(TurnsKey::of(entry.table.into(), entry.turn).0);
+            } else {
+                self.entries.remove(key)?;
             }
-            self.entries.remove(key)?;
-            self.turns.remove(TurnKey { table: entry.table.into(), turn: entry.turn })?;
+        }
+        self.collect_turns(census, &taken)
+    }
+
+    /// Takes away the rings of networks that are gone, and of the others what is above their share,
+    /// except where somebody still stands.
+    fn collect_turns(
+        &mut self,
+        census: &Census,
+        taken: &BTreeSet<TurnsKey>,
+    ) -> Result<(), DatapathError> {
+        let places: BTreeSet<u32> = census.places.values().map(|it| (*it).into()).collect();
+        let reaches = |key: &TurnsKey| key.page < census.share.div_ceil(TURNS_PER_PAGE as u32);
+        for key in self.turns.keys()? {
+            let is_used = places.contains(&key.table) && reaches(&key);
+            if !is_used && !taken.contains(&key) {
+                self.turns.remove(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has these connections stand in the rings of their networks, at those turns. What stands on a
+    /// page that is there already stays as it is.
+    pub(crate) fn line_up(
+        &mut self,
+        turns: impl Iterator<Item = ((u32, u32), ConnectionKey)>,
+    ) -> Result<(), DatapathError> {
+        let mut pages: BTreeMap<TurnsKey, Turns> = BTreeMap::new();
+        for ((table, turn), connection) in turns {
+            let (key, place) = TurnsKey::of(table, turn);
+            pages.entry(key).or_insert_with(Turns::zeroed).at[place] = connection;
+        }
+        for (key, page) in pages {
+            if self.turns.get(key)?.is_none() {
+                self.turns.put(key, page)?;
+            }
         }
         Ok(())
     }
@@ -150,8 +191,6 @@ fn connection(key: &ConnectionKey, entry: &Entry) -> Option<Connection> {
 
 #[cfg(test)]
 mod tests {
-    use bytemuck::Zeroable;
-
     use super::*;
 
     fn entry() -> (ConnectionKey, Entry) {

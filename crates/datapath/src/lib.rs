@@ -346,7 +346,7 @@ impl fmt::Debug for Datapath {
 fn open_maps(pins: &Pins, former: Option<&Former>) -> Result<Maps, DatapathError> {
     let mut maps = Maps::open(&pins.maps())?;
     if let Some(former) = former {
-        former.copy_endpoints(&mut maps)?;
+        former.copy_turns(&mut maps)?;
         former.move_links(&pins.links())?;
     }
     maps.learn_anew()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use atoll_abi::{
     Connection as ConnectionEntry, ConnectionKey, DoorKey, Doors, DropCounter, DropKey, DropReason,
     Endpoint, EndpointKey, Interface, NO_NETWORK, Network, Peer, PeerKey, ServiceDoor,
-    ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, TurnKey,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, Traffic, Turns, TurnsKey,
 };
 use atoll_types::NetworkId;
 use aya::maps::{HashMap, Map, MapData, MapError, MapInfo, PerCpuHashMap, PerCpuValues};
@@ -75,13 +75,14 @@ pub(crate) struct Maps {
 /// Refuses pinned maps whose entries have other sizes than ours: a program that trusted them would
 /// read one field as another.
 pub(crate) fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
-    check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
+    check_shape::<TurnsKey, Turns>(&dir.join("turns"))?;
     check_as_before(dir)
 }
 
 /// The same for the maps that are as they were in the layout before.
 pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     interfaces::check_pinned(dir)?;
+    check_shape::<EndpointKey, Endpoint>(&dir.join("endpoints"))?;
     check_shape::<PeerKey, Peer>(&dir.join("peers"))?;
     check_shape::<DoorKey, Doors>(&dir.join("doors"))?;
     check_shape::<ServiceDoorKey, ServiceDoor>(&dir.join("service_doors"))?;
@@ -90,7 +91,6 @@ pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     check_shape::<u32, Traffic>(&dir.join("traffic"))?;
     check_shape::<u32, Network>(&dir.join("networks"))?;
     check_shape::<ConnectionKey, ConnectionEntry>(&dir.join("connections"))?;
-    check_shape::<TurnKey, ConnectionKey>(&dir.join("turns"))?;
     check_shape::<u32, u32>(&dir.join("rings"))?;
     check_shape::<(), ()>(&dir.join("events"))?;
     check_shape::<u32, u32>(&dir.join("watchers"))?;

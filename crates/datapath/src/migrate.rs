@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use atoll_abi::{self as abi, Address, EndpointKey};
+use atoll_abi::ConnectionKey;
 use aya::maps::MapData;
 use bytemuck::{Pod, Zeroable};
 
@@ -15,29 +15,16 @@ use crate::maps::{Maps, Table, check_as_before, check_shape};
 use crate::pins::{Pins, entries};
 
 /// The layout that this version takes over.
-pub(crate) const FORMER_LAYOUT: u32 = 3;
+pub(crate) const FORMER_LAYOUT: u32 = 4;
 
-/// The only map whose entries have changed since.
-const CHANGED: &str = "endpoints";
+/// The only map whose entries have changed since: each place of a ring had one of its own.
+const CHANGED: &str = "turns";
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct FormerEndpoint {
-    since: u64,
-    ifindex: u32,
-    identity: u32,
-    node: Address,
-    mac: [u8; 6],
-    slot: u16,
-    table: u16,
-    reserved: [u8; 6],
-}
-
-impl From<FormerEndpoint> for abi::Endpoint {
-    fn from(former: FormerEndpoint) -> Self {
-        let FormerEndpoint { since, ifindex, node, mac, slot, table, .. } = former;
-        abi::Endpoint { since, ifindex, node, mac, slot, table, reserved: [0; 2] }
-    }
+struct FormerTurn {
+    table: u32,
+    turn: u32,
 }
 
 /// The pins of an earlier version.
@@ -54,7 +41,7 @@ impl Former {
 
     /// Refuses maps that are not what that version made.
     pub(crate) fn check(&self) -> Result<(), DatapathError> {
-        check_shape::<EndpointKey, FormerEndpoint>(&self.maps().join(CHANGED))?;
+        check_shape::<FormerTurn, ConnectionKey>(&self.maps().join(CHANGED))?;
         check_as_before(&self.maps())
     }
 
@@ -73,16 +60,16 @@ impl Former {
         Ok(())
     }
 
-    /// Puts its endpoints into `maps`. Its programs go on with its own until they are replaced.
-    pub(crate) fn copy_endpoints(&self, maps: &mut Maps) -> Result<(), DatapathError> {
+    /// Puts the places that connections have in its rings into those of `maps`. Its programs go on
+    /// with its own until they are replaced; what they open meanwhile is in no ring of ours, and goes
+    /// when it is over.
+    pub(crate) fn copy_turns(&self, maps: &mut Maps) -> Result<(), DatapathError> {
         if !self.maps().join(CHANGED).exists() {
             return Ok(());
         }
-        let former = Table::<EndpointKey, FormerEndpoint>::open(&self.maps(), CHANGED)?;
-        for (key, entry) in former.entries()? {
-            maps.endpoints.put(key, entry.into())?;
-        }
-        Ok(())
+        let former = Table::<FormerTurn, ConnectionKey>::open(&self.maps(), CHANGED)?;
+        let turns = former.entries()?.into_iter();
+        maps.connections.line_up(turns.map(|(at, key)| ((at.table, at.turn), key)))
     }
 
     /// Moves its program links to where this version looks for them; they stay in force.

@@ -19,5 +19,5 @@ pub use bpffs::BpfFileSystem;
 pub use machine::{Machine, Talk};
 pub use namespace::Namespace;
 pub use packet_socket::{Direction, PacketSocket};
-pub use wait::eventually;
+pub use wait::{Stops, eventually};
 pub use worker::Worker;

@@ -1,5 +1,6 @@
-//! Waiting for a condition instead of sleeping for a time.
+//! Waiting for a condition instead of sleeping for a time, and ending what waits for a test.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,5 +19,15 @@ pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
         }
         assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} in vain until {what}");
         thread::sleep(PAUSE);
+    }
+}
+
+/// Has everything end that goes on until told to stop, when the test ends, also by a panic.
+#[derive(Debug)]
+pub struct Stops<'a>(pub &'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use atoll_abi::{Connection as Entry, ConnectionKey, Network};
+use atoll_abi::{
+    Connection as Entry, ConnectionKey, LAYOUT_VERSION, Network, TURNS_PER_PAGE, Turns, TurnsKey,
+};
 use atoll_datapath::{ConnectionState, DropReason};
 use atoll_plan::{Endpoint, Place, Step};
 use atoll_testkit::eventually;
@@ -17,14 +19,14 @@ const OWN: u32 = 100;
 const UDP: u8 = 17;
 
 fn map(state: &State, name: &str) -> Map {
-    let pin = state.config.bpf_root.join("v4/maps").join(name);
+    let pin = state.config.bpf_root.join(format!("v{LAYOUT_VERSION}/maps")).join(name);
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
 }
 
 type Entries = HashMap<MapData, [u8; size_of::<ConnectionKey>()], [u8; size_of::<Entry>()]>;
 
 /// Everything in a node's map of connections.
-fn entries(node: &Node) -> Vec<(ConnectionKey, Entry)> {
+pub(crate) fn entries(node: &Node) -> Vec<(ConnectionKey, Entry)> {
     node.run(|state| {
         let map: Entries = map(state, "connections").try_into().unwrap();
         let plain = |entry: Result<([u8; 44], [u8; 96]), MapError>| {
@@ -35,11 +37,27 @@ fn entries(node: &Node) -> Vec<(ConnectionKey, Entry)> {
     })
 }
 
-/// How many places of all rings are taken.
-fn turns(node: &Node) -> usize {
+type Pages = HashMap<MapData, [u8; size_of::<TurnsKey>()], [u8; size_of::<Turns>()]>;
+
+/// How many pages of all rings there are.
+fn pages(node: &Node) -> usize {
     node.run(|state| {
-        let turns: HashMap<_, [u8; 8], [u8; 44]> = map(state, "turns").try_into().unwrap();
-        turns.keys().count()
+        let pages: Pages = map(state, "turns").try_into().unwrap();
+        pages.keys().count()
+    })
+}
+
+/// Whether every connection of a node stands in its place in the ring of its network.
+pub(crate) fn are_lined_up(node: &Node) -> bool {
+    let all = entries(node);
+    node.run(move |state| {
+        let pages: Pages = map(state, "turns").try_into().unwrap();
+        all.iter().all(|(key, entry)| {
+            let (page, place) = TurnsKey::of(entry.table.into(), entry.turn);
+            let page = pages.get(&bytemuck::cast(page), 0);
+            let page: Option<Turns> = page.ok().map(|page| bytemuck::pod_read_unaligned(&page));
+            page.is_some_and(|page| page.at[place] == *key)
+        })
     })
 }
 
@@ -210,20 +228,50 @@ fn a_node_that_is_no_peer_any_more_is_not_heard_on_connections_that_it_had() {
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
 }
 
+fn collect(node: &Node) {
+    node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
+}
+
 #[test]
 fn what_is_over_is_collected_and_its_place_in_the_ring_is_free() {
     let talk = Talk::on(1);
     let node = talk.node();
-    let counted = || (entries(node).len(), turns(node));
-    assert_eq!(counted(), (1, 1));
+    assert_eq!(entries(node).len(), 1);
+    assert!(are_lined_up(node));
     let_time_pass::<300>(node);
-    node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
-    eventually("what is over is gone", || (counted() == (0, 0)).then_some(()));
+    collect(node);
+    eventually("what is over is gone", || entries(node).is_empty().then_some(()));
     talk.say(0);
-    assert_eq!(counted(), (1, 1));
-    node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
+    collect(node);
     talk.say(1);
-    assert_eq!(counted(), (1, 1));
+    assert_eq!(entries(node).len(), 1);
+    assert!(are_lined_up(node));
+}
+
+#[test]
+fn a_ring_has_a_page_for_many_connections_and_goes_with_its_network() {
+    let talk = Talk::on(1);
+    let node = talk.node();
+    let ends = ["10.0.0.1", "10.0.0.2"].map(|ip| talk.fabric.pod(0, network(200), ip));
+    let open = |port: u16| {
+        let content = forge::datagram((port, 4), b"");
+        let packet = forge::packet(ends[0].v4(), ends[1].ip.into(), UDP, &content);
+        ends[0].packets().send(&packet).unwrap();
+    };
+    let known = || node.connections(network(200)).len();
+    for (many, expected) in [(TURNS_PER_PAGE, 2), (TURNS_PER_PAGE + 1, 3)] {
+        (known()..many).for_each(|number| open(1024 + u16::try_from(number).unwrap()));
+        eventually("all are known", || (known() == many).then_some(()));
+        assert_eq!(pages(node), expected, "one of them is the other network's");
+        assert!(are_lined_up(node));
+    }
+    ends.iter().for_each(|pod| talk.fabric.remove(pod));
+    eventually("the ring is gone", || {
+        collect(node);
+        (pages(node) == 1).then_some(())
+    });
+    talk.say(0);
+    assert!(are_lined_up(node), "the other network's ring stays");
 }
 
 #[test]

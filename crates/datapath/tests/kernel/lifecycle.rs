@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_datapath::{Datapath, DatapathError, DropReason, Tended};
 use atoll_plan::{NodePlan, Step, diff};
-use atoll_testkit::eventually;
+use atoll_testkit::{Stops, eventually};
 use tokio::sync::mpsc::Receiver;
 
 use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
@@ -79,15 +79,6 @@ pub(crate) fn lockstep(
         client.recv_from(&mut heard).expect("an answer was lost");
         assert_eq!(heard, number);
         count.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Stops the flows when the test ends, also by a panic.
-pub(crate) struct Stops<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

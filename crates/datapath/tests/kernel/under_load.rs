@@ -6,13 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Stops, eventually};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::fabric::{Fabric, Pod, State, attachments, network};
 use crate::forge;
-use crate::lifecycle::Stops;
 use crate::talk::{Voice, udp};
 use crate::upgrade::turn_back;
 

@@ -1,48 +1,56 @@
 //! From one version of the maps' layout to the next, under traffic, and never back by accident.
 
-use std::mem::offset_of;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use atoll_abi::{Endpoint, EndpointKey};
+use atoll_abi::{ConnectionKey, LAYOUT_VERSION, TURNS_PER_PAGE, Turns, TurnsKey};
 use atoll_datapath::{Datapath, DatapathError, DropReason};
-use atoll_testkit::eventually;
+use atoll_testkit::{Stops, eventually};
 use aya::maps::{HashMap, Map, MapData};
 
+use crate::decisions::are_lined_up;
 use crate::fabric::{Fabric, State, attachments, network};
-use crate::lifecycle::{Stops, is_as_planned, lockstep, three_pods};
+use crate::lifecycle::{is_as_planned, lockstep, three_pods};
 use crate::talk::{converse, udp};
 
-/// Writes the endpoints as layout 3 had them: with an identity behind the interface's index, and
-/// more that was reserved.
-fn write_endpoints((from, to): (&Path, &Path)) {
-    const KEY: usize = size_of::<EndpointKey>();
-    const NOW: usize = size_of::<Endpoint>();
-    const THEN: usize = NOW + 8;
+const FORMER_LAYOUT: u32 = LAYOUT_VERSION - 1;
+
+fn layout(state: &State, version: u32) -> PathBuf {
+    state.config.bpf_root.join(format!("v{version}"))
+}
+
+/// Writes the rings as layout 4 had them: an entry for each place.
+fn write_turns((from, to): (&Path, &Path)) {
+    const KEY: usize = size_of::<TurnsKey>();
+    const NOW: usize = size_of::<Turns>();
+    const THEN: usize = size_of::<ConnectionKey>();
     const NO_PREALLOC: u32 = 1;
-    const IDENTITY: usize = offset_of!(Endpoint, node);
-    let now = MapData::from_pin(from.join("endpoints")).unwrap();
+    let now = MapData::from_pin(from.join("turns")).unwrap();
     let now: HashMap<_, [u8; KEY], [u8; NOW]> =
         Map::from_map_data(now).unwrap().try_into().unwrap();
     let mut then = HashMap::<_, [u8; KEY], [u8; THEN]>::create(262_144, NO_PREALLOC).unwrap();
     for entry in now.iter() {
         let (key, value) = entry.unwrap();
-        let older = [&value[..IDENTITY], &[7; 4], &value[IDENTITY..], &[0; 4]].concat();
-        then.insert(key, <[u8; THEN]>::try_from(older).unwrap(), 0).unwrap();
+        let key: TurnsKey = bytemuck::cast(key);
+        let taken = value.chunks_exact(THEN).zip(0..).filter(|(it, _)| **it != [0; THEN]);
+        for (connection, place) in taken {
+            let turn = key.page * TURNS_PER_PAGE as u32 + place;
+            let connection = <[u8; THEN]>::try_from(connection).unwrap();
+            let key: [u8; KEY] = bytemuck::cast([key.table, turn]);
+            then.insert(key, connection, 0).unwrap();
+        }
     }
-    then.pin(to.join("endpoints")).unwrap();
+    then.pin(to.join("turns")).unwrap();
 }
 
-/// Makes a node look as layout 3 left it: its maps, and the links of its programs.
+/// Makes a node look as layout 4 left it: its maps, and the links of its programs.
 pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
-    let (new, old) = (state.config.bpf_root.join("v4"), state.config.bpf_root.join("v3"));
+    let (new, old) = (layout(state, LAYOUT_VERSION), layout(state, FORMER_LAYOUT));
     std::fs::create_dir_all(old.join("maps")).unwrap();
-    write_endpoints((&new.join("maps"), &old.join("maps")));
-    for unknown in ["endpoints", "near_interfaces"] {
-        std::fs::remove_file(new.join("maps").join(unknown)).unwrap();
-    }
+    write_turns((&new.join("maps"), &old.join("maps")));
+    std::fs::remove_file(new.join("maps/turns")).unwrap();
     for map in std::fs::read_dir(new.join("maps")).unwrap() {
         let map = map.unwrap();
         std::fs::rename(map.path(), old.join("maps").join(map.file_name())).unwrap();
@@ -82,7 +90,7 @@ fn an_older_layout_is_taken_over_under_traffic_without_losing_a_packet_or_a_coun
         assert_eq!(dropped(), 1);
         is_as_planned(node);
         converse(&pods[0], &pods[2]);
-        node.run(|state| assert!(!state.config.bpf_root.join("v3").exists()));
+        node.run(|state| assert!(!layout(state, FORMER_LAYOUT).exists()));
     }
 }
 
@@ -93,12 +101,12 @@ fn a_take_over_that_was_cut_short_is_finished_by_the_next() {
     let node = &fabric.nodes[0];
     node.run(|state| {
         turn_back(state);
-        let root = &state.config.bpf_root;
-        std::fs::create_dir_all(root.join("v4/links")).unwrap();
-        let mut links = std::fs::read_dir(root.join("v3/links")).unwrap();
+        let (new, old) = (layout(state, LAYOUT_VERSION), layout(state, FORMER_LAYOUT));
+        std::fs::create_dir_all(new.join("links")).unwrap();
+        let mut links = std::fs::read_dir(old.join("links")).unwrap();
         let one = links.next().unwrap().unwrap();
-        std::fs::rename(one.path(), root.join("v4/links").join(one.file_name())).unwrap();
-        std::fs::remove_file(root.join("v3/maps/peers")).unwrap();
+        std::fs::rename(one.path(), new.join("links").join(one.file_name())).unwrap();
+        std::fs::remove_file(old.join("maps/peers")).unwrap();
         state.open();
     });
     node.converge();
@@ -112,11 +120,11 @@ fn a_newer_layout_is_refused_with_a_sentence_and_left_as_it_is() {
     let pods = three_pods(&fabric);
     fabric.nodes[0].run(|state| {
         state.datapath = None;
-        let root = state.config.bpf_root.clone();
-        std::fs::rename(root.join("v4"), root.join("v5")).unwrap();
+        let newer = layout(state, LAYOUT_VERSION + 1);
+        std::fs::rename(layout(state, LAYOUT_VERSION), &newer).unwrap();
         let before = state.bpf.files();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();
-        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == root.join("v5")));
+        assert!(matches!(&error, DatapathError::OtherLayout(found) if *found == newer));
         assert!(error.to_string().contains("drain the node"), "{error}");
         assert_eq!(state.bpf.files(), before);
     });
@@ -128,7 +136,7 @@ fn maps_that_are_not_what_the_older_layout_had_are_refused() {
     let fabric = Fabric::of(1);
     fabric.nodes[0].run(|state| {
         turn_back(state);
-        let peers = state.config.bpf_root.join("v3/maps/peers");
+        let peers = layout(state, FORMER_LAYOUT).join("maps/peers");
         std::fs::remove_file(&peers).unwrap();
         HashMap::<_, [u8; 4], [u8; 4]>::create(1, 1).unwrap().pin(&peers).unwrap();
         let error = state.runtime.block_on(Datapath::open(&state.config)).unwrap_err();
@@ -156,6 +164,7 @@ fn the_connections_of_an_older_layout_are_taken_over_with_who_opened_them() {
         state.open();
     });
     assert_eq!(node.connections(network(100)), before);
+    assert!(are_lined_up(node), "they stand in the ring, so that they make room in their turn");
     sockets[1].send_to(b"!", sockets[0].local_addr().unwrap()).unwrap();
     sockets[0].recv(&mut [0; 8]).unwrap();
     assert_eq!(node.connections(network(100)), before);
