@@ -18,7 +18,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value, json};
 
-use crate::watch::internal_ip;
+use crate::watch::{at_hand, internal_ip};
 
 /// What the network is called among the node's.
 const NETWORK: &str = "atoll-plain";
@@ -110,7 +110,7 @@ fn ranges_of(node: &Node) -> Vec<Cidr> {
 
 /// Keeps this node's routes to all others, for good.
 pub(crate) async fn keep_routes(client: Client, own: &str) -> Result<()> {
-    let nodes = watcher(Api::<Node>::all(client), watcher::Config::default()).default_backoff();
+    let nodes = watcher(Api::<Node>::all(client), at_hand()).default_backoff();
     let mut changes = std::pin::pin!(route_changes(nodes, own));
     while let Some(routes) = changes.next().await {
         if let Err(error) = Datapath::set_plain_routes(&routes).await {

@@ -1,4 +1,4 @@
-//! What a run says: sections of tables, a verdict on the goals, and the page that keeps them.
+//! What a run says: sections of tables, and a verdict on the goals.
 
 use std::fmt;
 use std::path::Path;
@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::goal::{Goal, Verdict};
 use crate::machine::Machine;
+use crate::page::Page;
 use crate::plot::Plot;
 use crate::table::Table;
 
@@ -37,17 +38,24 @@ pub(crate) struct Judged {
 
 impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "## {}\n\n{}\n", self.title, self.notes)?;
+        write!(f, "## {}\n\n{}", self.title, self.body())
+    }
+}
+
+impl Section {
+    /// Everything under the title.
+    fn body(&self) -> String {
+        let mut text = format!("{}\n\n", self.notes);
         for (title, table) in &self.tables {
-            writeln!(f, "### {title}\n\n{table}")?;
+            text += &format!("### {title}\n\n{table}\n");
         }
         for plot in &self.plots {
-            writeln!(f, "{}\n", plot.markdown(PLOTS))?;
+            text += &format!("{}\n\n", plot.markdown(PLOTS));
         }
-        match self.judged.as_slice() {
-            [] => Ok(()),
-            judged => writeln!(f, "### Goals\n\n{}", goals(judged)),
+        if !self.judged.is_empty() {
+            text += &format!("### Goals\n\n{}", goals(&self.judged));
         }
+        text
     }
 }
 
@@ -59,9 +67,11 @@ fn goals(judged: &[Judged]) -> Table {
     table
 }
 
-/// What a run gave: what it was asked for, the parts that were measured, and those that were not.
+/// What a run gave: where and by what it was made, the parts that were measured, and those that were
+/// not.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
+    pub(crate) machine: Machine,
     /// The command that gives it again.
     pub(crate) command: String,
     pub(crate) sections: Vec<Section>,
@@ -70,46 +80,27 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Writes the page, and its plots beside it.
-    pub(crate) fn write(&self, path: &Path, machine: &Machine) -> Result<()> {
+    /// Writes what was measured into the page, and its plots beside it.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let plots = self.sections.iter().flat_map(|section| &section.plots);
-        plots.into_iter().try_for_each(|plot| plot.draw(&folder))?;
-        std::fs::write(path, self.page(machine))
+        let mut plots = self.sections.iter().flat_map(|section| &section.plots);
+        plots.try_for_each(|plot| plot.draw(&folder))?;
+        let page =
+            std::fs::read_to_string(path).map_or_else(|_| Page::default(), |it| Page::read(&it));
+        std::fs::write(path, self.put_into(page))
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn page(&self, machine: &Machine) -> String {
-        let sections: Vec<_> = self.sections.iter().map(ToString::to_string).collect();
-        format!(
-            "# Benchmarks\n\n\
-             Written by `{}`; do not edit. Run it to get the numbers of your own machine.\n\n\
-             Measured on: {machine}.\n\n\
-             The times belong to this machine and this hour; the ratios are what travels. All \
-             contestants ran in the same run, in turns.\n\n\
-             {}{}{}",
-            self.command,
-            self.not_measured(),
-            self.not_kept(),
-            sections.join("\n")
-        )
-    }
-
-    fn not_measured(&self) -> String {
-        let failed = self.failed.iter();
-        failed.map(|(part, why)| format!("**Not measured:** {part}: {why}\n\n")).collect()
-    }
-
-    /// The goals that were not met, before everything else: nobody should have to look for them.
-    fn not_kept(&self) -> String {
-        let judged = self.sections.iter().flat_map(|section| &section.judged);
-        let not: Vec<_> = judged.filter(|it| it.verdict != Verdict::Met).cloned().collect();
-        match not.as_slice() {
-            [] => "Every goal below was met.\n\n".into(),
-            not => format!("## Goals not met\n\n{}\n", goals(not)),
+    fn put_into(&self, mut page: Page) -> String {
+        for section in &self.sections {
+            let measured = format!("*Measured by `{}` on {}.*", self.command, self.machine);
+            page.put(section.title, &format!("{measured}\n\n{}", section.body()));
         }
+        let failed = self.failed.iter();
+        let failed = failed.map(|(part, why)| format!("**Not measured:** {part}: {why}"));
+        page.text(&failed.collect::<Vec<_>>())
     }
 
     /// Failure when a part was not measured, or a goal was missed by more than the noise.
@@ -163,17 +154,16 @@ mod tests {
     }
 
     fn report(verdict: Verdict) -> Report {
-        Report { command: "make bench".into(), sections: vec![section(verdict)], failed: vec![] }
+        let (command, sections) = ("make bench".into(), vec![section(verdict)]);
+        Report { machine: machine(), command, sections, failed: vec![] }
     }
 
     #[test]
-    fn the_page_says_where_when_and_what_was_measured() {
-        let page = report(Verdict::Met).page(&machine());
+    fn each_part_of_the_page_says_where_when_and_what_was_measured() {
+        let page = report(Verdict::Met).put_into(Page::default());
         for part in [
-            "`make bench`",
-            "A Processor, 2 cores, Linux 6.18.0, 2026-11-15, commit c0ffee",
-            "Every goal below was met",
-            "## Datapath",
+            "## Datapath\n\n*Measured by `make bench` on A Processor, 2 cores, Linux 6.18.0, \
+             2026-11-15, commit c0ffee.*",
             "### Same node",
             "| a    |",
             "![The path](plots/path.svg)",
@@ -184,20 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn the_plots_of_a_page_lie_beside_it() {
+    fn a_run_of_one_part_leaves_the_others_on_the_page_and_its_plots_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("benchmarks.md");
-        report(Verdict::Met).write(&path, &machine()).unwrap();
-        assert!(std::fs::read_to_string(&path).unwrap().contains("`make bench`"));
+        let before = Section { title: "DNS", ..section(Verdict::Met) };
+        Report { sections: vec![before], ..report(Verdict::Met) }.write(&path).unwrap();
+        report(Verdict::Met).write(&path).unwrap();
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(page.contains("## DNS") && page.contains("## Datapath"), "{page}");
         assert!(folder.path().join("plots/path.svg").exists());
-    }
-
-    #[test]
-    fn a_missed_goal_stands_before_everything_that_was_measured() {
-        let page = report(Verdict::Missed).page(&machine());
-        let (missed, measured) = (page.find("## Goals not met"), page.find("## Datapath"));
-        assert!(missed.unwrap() < measured.unwrap(), "{page}");
-        assert!(!page.contains("Every goal"), "{page}");
     }
 
     #[test]
@@ -213,7 +198,7 @@ mod tests {
         let failed = vec![("dns".into(), "dnsperf is not here".into())];
         let report = Report { failed, ..report(Verdict::Met) };
         assert_eq!(report.verdict(), ExitCode::FAILURE);
-        let page = report.page(&machine());
+        let page = report.put_into(Page::default());
         assert!(page.contains("**Not measured:** dns: dnsperf is not here"), "{page}");
         assert!(page.contains("## Datapath"), "{page}");
     }

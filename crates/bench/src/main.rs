@@ -17,6 +17,7 @@ mod goal;
 mod machine;
 mod node;
 mod nodes;
+mod page;
 mod paths;
 mod pinned;
 mod plot;
@@ -86,7 +87,7 @@ struct Run {
     /// The resolver that is measured, with names made up for it
     #[arg(long, default_value = "target/release/examples/serve")]
     resolver: PathBuf,
-    /// Write the document here
+    /// Write what was measured into this page; parts that were not measured stay as they are
     #[arg(long)]
     document: Option<PathBuf>,
 }
@@ -165,7 +166,8 @@ impl Run {
     fn measure(&self) -> Result<ExitCode> {
         ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
         let start = Instant::now();
-        let mut report = Report { command: self.command(), sections: vec![], failed: vec![] };
+        let (machine, command) = (machine::Machine::look()?, self.command());
+        let mut report = Report { machine, command, sections: vec![], failed: vec![] };
         for part in &self.only {
             match self.section(*part) {
                 Ok(section) => {
@@ -179,7 +181,7 @@ impl Run {
             }
         }
         if let Some(path) = &self.document {
-            report.write(path, &machine::Machine::look()?)?;
+            report.write(path)?;
         }
         println!("measured in {} s", start.elapsed().as_secs());
         Ok(report.verdict())

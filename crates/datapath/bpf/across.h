@@ -23,10 +23,11 @@
 #define ACROSS_FIRST_PORT 1024
 #define ACROSS_PORTS 31744
 
-/* What is for the program itself to call, since others need the stack: take_across; and who sends on what
- * has its ends in work->out, to work->destination. */
+/* What is for the program itself to call, since others need the stack: take_across; who sends on what
+ * has its ends in work->out, to work->destination; and hand_across. */
 #define GO_ACROSS -3
 #define GO_BACK -4
+#define GO_HERE -5
 
 struct across_search {
 	__u32 start;
@@ -172,7 +173,7 @@ static __always_inline void keep_seen(struct connection *entry, __u64 now)
 		entry->last_seen = now;
 }
 
-/* A client's packet by what leads it on; GO_ON where it must be decided. */
+/* A client's packet by what leads it on; GO_HERE, or GO_ON where it must be decided. */
 static __noinline int follow_across(struct __sk_buff *skb, struct work *work,
 				    struct connection *lead)
 {
@@ -197,7 +198,7 @@ static __noinline int follow_across(struct __sk_buff *skb, struct work *work,
 	known = connection_at(&work->key);
 	if (!known || known->table != lead->table || !is_same_crossing(known, work) ||
 	    !holds(known, network, &work->flow.transport, work->now)) {
-		begin_work(work, &work->wire);
+		begin_work(work, &work->wire, work->now);
 		return GO_ON;
 	}
 	work->destination.place = place_of_receiver(known, from_high);
@@ -206,7 +207,7 @@ static __noinline int follow_across(struct __sk_buff *skb, struct work *work,
 	keep_seen(lead, work->now);
 	copy_flow(&work->out, &work->flow);
 	work->is_translated = 1;
-	return hand_across(skb);
+	return GO_HERE;
 }
 
 /* The client of an answer, and the answer as the client sees it. */
@@ -353,8 +354,8 @@ static __always_inline bool may_be_across(const struct connection *known, const 
 	return known ? known->flags & CONNECTION_ACROSS : is_whole_error(&flow->transport);
 }
 
-/* What becomes of such a packet; GO_BACK where it goes to work->destination with the ends of work->out,
- * and GO_ON where it must be decided. */
+/* What becomes of such a packet; GO_BACK or GO_HERE where it goes to work->destination with the ends of
+ * work->out, and GO_ON where it must be decided. */
 __noinline int pass_across(struct __sk_buff *skb)
 {
 	struct work *work = work_at_hand();

@@ -49,7 +49,7 @@ static __noinline bool is_let_in(struct flow *flow)
 			     .address = flow->destination,
 			     .port = flow->transport.destination_port,
 			     .protocol = flow->transport.protocol,
-			     .outside = 1 },
+			     .side = SIDE_OUTSIDE },
 		.client = flow->source,
 	};
 
@@ -63,7 +63,7 @@ static __noinline verdict check_held(struct work *work)
 	struct flow *flow = &work->flow;
 
 	if (flow->transport.part == PART_LATER || is_icmp(flow->transport.protocol) ||
-	    !service_of(flow, 1))
+	    !service_of(flow, SIDE_OUTSIDE))
 		return DROP_NOT_SERVED;
 	return is_let_in(flow) ? FINE : DROP_SOURCE_REFUSED;
 }
@@ -98,7 +98,7 @@ static __noinline int lead_in(struct work *work)
 {
 	struct flow *flow = &work->flow;
 
-	work->to = (struct translation){ .is_outside = 1 };
+	work->to = (struct translation){ .side = SIDE_OUTSIDE };
 	if (choose_backend(flow, &work->to) != FINE || !work->to.is_service)
 		return work->is_held ? DROP_NO_BACKEND : THE_NODES;
 	flow->destination = work->to.address;
@@ -116,7 +116,8 @@ static __noinline int lead_in(struct work *work)
 static __noinline bool still_leads(struct work *work, struct connection *way)
 {
 	struct network *network = network_at(way->table);
-	struct translation to = { .address = way->nat_address,
+	struct translation to = { .network = way->network,
+				  .address = way->nat_address,
 				  .port = way->nat_port,
 				  .place = way->backend };
 	struct service *service;
@@ -134,7 +135,7 @@ static __noinline bool still_leads(struct work *work, struct connection *way)
 	work->reverse.network = way->network;
 	if (!held_at(&work->wire.destination))
 		work->reverse.destination = no_address(&work->wire.source);
-	service = service_of(&work->reverse, 1);
+	service = service_of(&work->reverse, SIDE_OUTSIDE);
 	if (!service || !still_has(service, &to))
 		return false;
 	way->generation = generation;

@@ -156,7 +156,7 @@ __noinline int slow_from_pod(struct __sk_buff *skb)
 }
 
 /* What has its ends in work->out goes to where it is awaited, with the number of that network. */
-__noinline int send_back(struct __sk_buff *skb)
+__noinline int send_across(struct __sk_buff *skb)
 {
 	struct interface *own = interface_of(skb->ifindex);
 	struct work *work = work_at_hand();
@@ -224,7 +224,9 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	if (may_be_across(known, flow)) {
 		action = pass_across(skb);
 		if (action == GO_BACK)
-			return send_back(skb);
+			return send_across(skb);
+		if (action == GO_HERE)
+			return hand_across(skb);
 	} else if (known && known->flags & OF_SERVICE) {
 		action = service_from_pod(skb);
 	}

@@ -201,7 +201,7 @@ async fn put_service(
     service: &Service,
 ) -> Result<(), DatapathError> {
     datapath.maps.services.put(*key, service)?;
-    if key.side == Side::Inside {
+    if key.side != Side::Outside {
         return Ok(());
     }
     let place = datapath.maps.guest_place(key.network.get())?;
@@ -217,7 +217,7 @@ async fn remove_service(datapath: &mut Datapath, key: &ServiceKey) -> Result<(),
         datapath.maps.node_ports.remove(key)?;
     }
     datapath.maps.services.remove(*key)?;
-    if key.side == Side::Inside {
+    if key.side != Side::Outside {
         return Ok(());
     }
     if !datapath.maps.services.reaches(key.network) {

@@ -92,7 +92,7 @@ impl NodePorts {
         let open: BTreeSet<u32> = self.entrances.keys()?.iter().map(|key| key.network).collect();
         services.retain(|service, _| {
             let network = service.network.get();
-            let is_open = service.side == Side::Inside || open.contains(&network);
+            let is_open = service.side != Side::Outside || open.contains(&network);
             let key = service.is_node_port().then(|| port_key(service, uplink)).flatten();
             is_open && key.is_none_or(|key| ports.get(&words(&key)) == Some(&network))
         });

@@ -7,6 +7,10 @@ use std::process::{Command, Output};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{Uid, setfsuid};
+
+/// Who has no rights of its own.
+const NOBODY: Uid = Uid::from_raw(65_534);
 
 /// A network namespace with its loopback up. It has no name and no mount: when the last holder of
 /// its descriptor is gone, so is everything in it.
@@ -62,6 +66,15 @@ impl Namespace {
         }
     }
 
+    /// The same by somebody who is not root where files and sockets of this machine are concerned.
+    pub fn run_as_nobody<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+        self.run(|| {
+            setfsuid(NOBODY);
+            assert_eq!(setfsuid(NOBODY), NOBODY, "run as root");
+            job()
+        })
+    }
+
     /// Moves the current thread into the namespace for good.
     pub(crate) fn enter(&self) {
         setns(&self.file, CloneFlags::CLONE_NEWNET).expect("enter a namespace");
@@ -103,6 +116,9 @@ fn current() -> File {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -118,6 +134,15 @@ mod tests {
         one.ip("link add only-here type veth peer name its-peer");
         assert!(one.ip("-o link").contains("only-here"));
         assert!(!other.ip("-o link").contains("only-here"));
+    }
+
+    #[test]
+    fn nobody_reads_what_only_root_may_and_root_still_does() {
+        let (namespace, folder) = (Namespace::new(), tempfile::tempdir().unwrap());
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        let read = || std::fs::read_dir(folder.path()).map(drop).map_err(|error| error.kind());
+        assert_eq!(namespace.run_as_nobody(read), Err(std::io::ErrorKind::PermissionDenied));
+        assert_eq!(namespace.run(read), Ok(()));
     }
 
     #[test]

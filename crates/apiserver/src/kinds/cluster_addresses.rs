@@ -152,7 +152,7 @@ fn cause(address: &str, why: &str) -> Cause {
 mod tests {
     use super::*;
 
-    fn given(spec: Value) -> Result<Value, Cause> {
+    fn given(spec: &Value) -> Result<Value, Cause> {
         let mut service = json!({ "spec": spec });
         fill_families(&mut service);
         give(&mut service, &|_| false, 0)?;
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_service_has_one_family_unless_it_asks_for_both() {
-        let spec = given(json!({"type": "ClusterIP"})).unwrap();
+        let spec = given(&json!({"type": "ClusterIP"})).unwrap();
         assert_eq!(spec["clusterIPs"], json!(["10.96.0.16"]));
         assert_eq!(spec["ipFamilyPolicy"], "SingleStack");
-        let six = given(json!({"ipFamilies": ["IPv6"]})).unwrap();
+        let six = given(&json!({"ipFamilies": ["IPv6"]})).unwrap();
         assert_eq!(
             (&six["clusterIP"], &six["clusterIPs"]),
             (&json!("fd96::10"), &json!(["fd96::10"]))
@@ -180,30 +180,30 @@ mod tests {
             json!({"ipFamilies": ["IPv4", "IPv6"]}),
             json!({"clusterIPs": ["10.96.0.16", "fd96::10"]}),
         ] {
-            let spec = given(asked.clone()).unwrap();
+            let spec = given(&asked).unwrap();
             assert_eq!(spec["clusterIPs"], both, "{asked}");
             assert_eq!(spec["ipFamilies"], json!(["IPv4", "IPv6"]), "{asked}");
             assert_eq!(spec["clusterIP"], both[0], "{asked}");
         }
-        let turned = given(json!({"ipFamilies": ["IPv6"], "ipFamilyPolicy": "PreferDualStack"}));
+        let turned = given(&json!({"ipFamilies": ["IPv6"], "ipFamilyPolicy": "PreferDualStack"}));
         assert_eq!(turned.unwrap()["clusterIPs"], json!(["fd96::10", "10.96.0.16"]));
     }
 
     #[test]
     fn the_second_family_comes_and_goes_with_the_policy_and_the_first_stays() {
-        let mut spec = given(json!({"clusterIP": "10.96.0.77"})).unwrap();
+        let mut spec = given(&json!({"clusterIP": "10.96.0.77"})).unwrap();
         spec["ipFamilyPolicy"] = json!("PreferDualStack");
-        let mut spec = given(spec).unwrap();
+        let mut spec = given(&spec).unwrap();
         assert_eq!(spec["clusterIPs"], json!(["10.96.0.77", "fd96::10"]));
         spec["ipFamilyPolicy"] = json!("SingleStack");
-        let spec = given(spec).unwrap();
+        let spec = given(&spec).unwrap();
         assert_eq!(spec["clusterIPs"], json!(["10.96.0.77"]));
         assert_eq!(spec["ipFamilies"], json!(["IPv4"]));
     }
 
     #[test]
     fn an_address_of_another_family_or_range_is_refused_by_its_field() {
-        let refused = |spec| given(spec).unwrap_err();
+        let refused = |spec: Value| given(&spec).unwrap_err();
         let wrong = refused(json!({"ipFamilies": ["IPv6"], "clusterIP": "10.96.0.5"}));
         assert_eq!(wrong.field, "spec.clusterIPs[0]");
         assert!(wrong.message.contains("`ipFamilies[0]`"), "{}", wrong.message);

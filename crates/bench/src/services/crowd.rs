@@ -49,7 +49,7 @@ impl Crowd {
         let mut book = ServiceBook::new("node1");
         let name = name_of(network);
         let id = NetworkId::try_from(network)?;
-        let followed = Followed { id, is_here: true, is_shared: false };
+        let followed = Followed { id, is_here: true, is_guest: false, is_shared: false };
         book.follow(&BTreeMap::from([(name.clone(), followed)]));
         for port in &facts.ports {
             book.put_port(&name, &(namespace_of(network), port.pod.name.clone()), Some(port));

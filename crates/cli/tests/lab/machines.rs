@@ -3,12 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use atoll_datapath::open_tap;
-use atoll_testkit::forge::Face;
-use atoll_testkit::{Machine, Namespace, Talk};
+use atoll_testkit::forge::{Face, IP};
+use atoll_testkit::{Machine, Namespace, Stops, Talk, eventually};
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
@@ -16,17 +17,19 @@ use crate::fixture::{Lab, state_dir};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The machine's pod on a node. Its process is the test.
-fn machine(node: &str) -> Value {
+/// The machine's pod of a tenant on a node. Its process is the test.
+fn machine(tenant: &str, node: &str) -> Value {
     let nic = json!([{"ips": ["10.0.0.5", "fd00::5"], "type": "tap"}]).to_string();
     let marks = json!({"atoll.dev/nics": nic, "atoll.dev/persistent": "true"});
-    let mut machine = pod("acme/vm", node, &json!({}), &marks);
+    let mut machine = pod(&format!("{tenant}/vm"), node, &json!({}), &marks);
     machine["spec"]["containers"][0]["command"] = json!(["sleep", "infinity"]);
     machine
 }
 
+/// The port of a pod (`namespace/pod`).
 fn port_of(lab: &Lab, pod: &str) -> Value {
-    lab.kubectl(&["get", "port", "-n", "acme", &format!("{pod}.eth0"), "-o", "json"]).json()
+    let (namespace, pod) = pod.split_once('/').unwrap();
+    lab.kubectl(&["get", "port", "-n", namespace, &format!("{pod}.eth0"), "-o", "json"]).json()
 }
 
 fn text(value: &Value) -> String {
@@ -39,8 +42,8 @@ fn namespace(lab: &Lab, port: &Value) -> Namespace {
     Namespace::at(&state_dir(&lab.name).join(format!("netns/pod-{uid}")))
 }
 
-fn boot(lab: &Lab) -> Machine {
-    let port = port_of(lab, "vm");
+fn boot(lab: &Lab, tenant: &str) -> Machine {
+    let port = port_of(lab, &format!("{tenant}/vm"));
     let spec = &port["spec"];
     assert_eq!(spec["interfaceType"], "tap");
     let face = Face {
@@ -89,12 +92,12 @@ fn a_machine_on_the_lab_moves_to_another_node_with_its_addresses_and_connections
     });
     lab.apply(&yaml(&clients)).good();
     lab.wait_for_pods();
-    let clients = ["near", "far"].map(|name| client(&lab, name));
+    let clients = ["acme/near", "acme/far"].map(|name| client(&lab, name));
     let (mut faces, mut connections) = (vec![], vec![]);
     for node in ["node1", "node2"] {
-        lab.apply(&yaml(&[machine(node)])).good();
+        lab.apply(&yaml(&[machine("acme", node)])).good();
         lab.wait_for_pods();
-        let machine = boot(&lab);
+        let machine = boot(&lab, "acme");
         for client in &clients {
             client.send(node.as_bytes()).unwrap();
             machine.echo();
@@ -103,11 +106,77 @@ fn a_machine_on_the_lab_moves_to_another_node_with_its_addresses_and_connections
             assert_eq!(&heard[..length], node.as_bytes());
         }
         if connections.is_empty() {
-            connections = ["near", "far"].map(|name| connect(&lab, name, &machine)).into();
+            connections =
+                ["acme/near", "acme/far"].map(|name| connect(&lab, name, &machine)).into();
         }
         connections.iter_mut().for_each(|connection| goes_on(connection, &machine, node));
         faces.push(machine.face);
         lab.kubectl(&["delete", "pod", "-n", "acme", "vm"]).good();
     }
     assert_eq!(faces[0], faces[1], "the same addresses, the same sockets of its clients");
+}
+
+/// A client says its tenant's name and a number to the machine, a thousand a second, until told to stop.
+fn count_aloud(tenant: &str, client: &UdpSocket, stop: &AtomicBool, said: &AtomicU64) {
+    while !stop.load(Ordering::Relaxed) {
+        let number = said.fetch_add(1, Ordering::Relaxed);
+        // Refused while the address is nobody's.
+        client.send(format!("{tenant} {number}").as_bytes()).ok();
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The numbers that a machine has heard up to now; whatever else it heard was no datagram, and none was
+/// of another tenant.
+fn numbers(machine: &Machine, tenant: &str) -> Vec<u64> {
+    let frames = std::iter::from_fn(|| machine.receive(Duration::ZERO));
+    let datagrams = frames.filter(|frame| frame[12..14] == [8, 0] && frame[IP + 9] == 17);
+    let number = |frame: Vec<u8>| {
+        let word = String::from_utf8_lossy(&frame[IP + 28..]).into_owned();
+        let (of, number) = word.split_once(' ').unwrap();
+        assert_eq!(of, tenant, "a frame of another network: {word}");
+        number.parse().unwrap()
+    };
+    datagrams.map(number).collect()
+}
+
+/// The next numbers that a machine hears.
+fn next_numbers(machine: &Machine, tenant: &str) -> Vec<u64> {
+    eventually(&format!("the machine of {tenant} hears its own"), || {
+        Some(numbers(machine, tenant)).filter(|heard| !heard.is_empty())
+    })
+}
+
+#[test]
+fn what_is_sent_to_a_machine_follows_it_to_another_node_and_never_into_another_network() {
+    let lab = Lab::up(2);
+    for name in ["acme", "globex"] {
+        let client = pod(&format!("{name}/far"), "node2", &json!({}), &nics("default", 7));
+        lab.apply(&tenant(name)).good();
+        lab.apply(&yaml(&[client, machine(name, "node1")])).good();
+    }
+    lab.wait_for_pods();
+    let clients = ["acme/far", "globex/far"].map(|name| client(&lab, name));
+    let (here, other) = (boot(&lab, "acme"), boot(&lab, "globex"));
+    let (stop, said) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
+    thread::scope(|scope| {
+        let _stopped = Stops(&stop);
+        scope.spawn(|| count_aloud("acme", &clients[0], &stop, &said[0]));
+        scope.spawn(|| count_aloud("globex", &clients[1], &stop, &said[1]));
+        next_numbers(&here, "acme");
+        next_numbers(&other, "globex");
+        lab.kubectl(&["delete", "pod", "-n", "acme", "vm"]).good();
+        let last = numbers(&here, "acme").last().copied();
+        lab.apply(&yaml(&[machine("acme", "node2")])).good();
+        lab.wait_for_pods();
+        let there = boot(&lab, "acme");
+        let up = said[0].load(Ordering::Relaxed);
+        let first = next_numbers(&there, "acme")[0];
+        let away = last.map(|last| first - last);
+        let late = first.saturating_sub(up);
+        println!("away for {away:?} packets, for {late} of them after the machine was up");
+        assert_eq!(there.face, other.face, "two machines with the very same addresses");
+        next_numbers(&there, "acme");
+        next_numbers(&other, "globex");
+    });
 }

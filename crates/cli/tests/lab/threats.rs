@@ -39,7 +39,7 @@ pub(crate) struct Stage {
 }
 
 impl Player {
-    fn find(lab: &Lab, namespace: &str, name: &str) -> Player {
+    pub(crate) fn find(lab: &Lab, namespace: &str, name: &str) -> Player {
         let port =
             lab.kubectl(&["get", "port", "-n", namespace, &format!("{name}.eth0"), "-o", "json"]);
         let spec = &port.json()["spec"];
@@ -96,7 +96,7 @@ impl Stage {
         }
     }
 
-    fn victims(&self) -> [&Player; 5] {
+    pub(crate) fn victims(&self) -> [&Player; 5] {
         [&self.near, &self.far, &self.foreign, &self.double, &self.twin]
     }
 
@@ -122,7 +122,7 @@ impl Stage {
         [&self.near, &self.far].into_iter().flat_map(against).collect()
     }
 
-    fn socket(&self, node: &str) -> PathBuf {
+    pub(crate) fn socket(&self, node: &str) -> PathBuf {
         state_dir(&self.lab.name).join(format!("nodes/{node}/agent.sock"))
     }
 
@@ -165,7 +165,12 @@ fn every_row_of_the_threats_holds_from_a_pod_on_three_nodes_also_with_offloads_o
 }
 
 /// Sends every frame in turn until told to stop, and counts the rounds.
-fn attack(socket: &PacketSocket, frames: &[Vec<u8>], stop: &AtomicBool, rounds: &AtomicU64) {
+pub(crate) fn attack(
+    socket: &PacketSocket,
+    frames: &[Vec<u8>],
+    stop: &AtomicBool,
+    rounds: &AtomicU64,
+) {
     while !stop.load(Ordering::Relaxed) {
         frames.iter().for_each(|frame| socket.send(frame).unwrap());
         rounds.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +230,7 @@ fn stranger(lab: &Lab) -> Namespace {
 }
 
 #[test]
-fn a_tunnel_packet_of_a_machine_that_is_no_node_reaches_nobody() {
+fn a_tunnel_packet_of_a_machine_that_is_no_node_reaches_nobody_also_with_offloads_off() {
     let stage = Stage::set();
     let machine = stranger(&stage.lab);
     let heard = stage.victims().map(Player::packets);
@@ -240,11 +245,17 @@ fn a_tunnel_packet_of_a_machine_that_is_no_node_reaches_nobody() {
         ("node2", "172.30.0.12", inner(&stage.near, &stage.far)),
         ("node3", "172.30.0.13", inner(&stage.foreign, &stage.twin)),
     ];
-    for (node, address, packet) in ways {
-        let dropped = || stage.dropped(node, None, "overlay-stranger");
-        let before = dropped();
-        socket.send_to(&packet, (address, TUNNEL_PORT)).unwrap();
-        eventually("it was dropped as a stranger's", || (dropped() > before).then_some(()));
+    for with_offloads in [true, false] {
+        if !with_offloads {
+            stage.switch_offloads_off();
+            machine.switch_offloads_off("uplink");
+        }
+        for (node, address, packet) in &ways {
+            let dropped = || stage.dropped(node, None, "overlay-stranger");
+            let before = dropped();
+            socket.send_to(packet, (*address, TUNNEL_PORT)).unwrap();
+            eventually("it was dropped as a stranger's", || (dropped() > before).then_some(()));
+        }
     }
     heard.iter().for_each(|heard| assert_silence(heard, "row 5"));
 }

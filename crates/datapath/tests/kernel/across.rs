@@ -83,11 +83,12 @@ impl Fabric {
             let mut plan = node.plan.lock().unwrap();
             for protocol in Protocol::ALL {
                 let key = key(from, vip(any), protocol);
-                plan.services.insert(key, Service { backends: all.clone(), affinity: None });
+                plan.services.insert(key, Service { backends: all.clone(), ..Service::default() });
                 let key = ServiceKey { side: Side::Backends, ..key };
                 plan.services.remove(&key);
                 if !here.is_empty() {
-                    plan.services.insert(key, Service { backends: here.clone(), affinity: None });
+                    plan.services
+                        .insert(key, Service { backends: here.clone(), ..Service::default() });
                 }
             }
         }

@@ -59,8 +59,8 @@ impl Link {
     /// Whether the neighbour finds anybody at the address.
     fn is_found(&self, ip: &str) -> bool {
         self.neighbour.namespace.ip("neigh flush all");
+        self.neighbour.namespace.run(|| send(b"?", ip, 9));
         let found = || {
-            self.neighbour.namespace.run(|| send(b"?", ip, 9));
             let known = self.neighbour.namespace.ip(&format!("neigh show {ip}"));
             (known.contains("lladdr") || known.contains("FAILED")).then_some(known)
         };

@@ -13,7 +13,7 @@ use crate::talk::{converse, udp};
 type Near = Array<MapData, [u8; size_of::<NearInterface>()]>;
 
 fn near(state: &State) -> Near {
-    let pin = state.config.bpf_root.join("v4/maps/near_interfaces");
+    let pin = state.config.bpf_root.join("v5/maps/near_interfaces");
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap().try_into().unwrap()
 }
 

@@ -292,7 +292,7 @@ fn a_guest_passes_where_a_rule_names_its_address_and_is_told_from_somebody_unkno
 type Rows = aya::maps::HashMap<aya::maps::MapData, [u32; 2], u32>;
 
 fn rows(state: &crate::fabric::State) -> Rows {
-    let pin = state.config.bpf_root.join("v4/maps/policy_columns");
+    let pin = state.config.bpf_root.join("v5/maps/policy_columns");
     let map = aya::maps::MapData::from_pin(pin).unwrap();
     aya::maps::Map::HashMap(map).try_into().unwrap()
 }

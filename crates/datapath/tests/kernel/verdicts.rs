@@ -53,7 +53,7 @@ fn scene() -> Scene {
 pub(crate) fn load(state: &State) -> Ebpf {
     let mut loader = EbpfLoader::new();
     loader
-        .default_map_pin_directory(state.config.bpf_root.join("v4/maps"))
+        .default_map_pin_directory(state.config.bpf_root.join("v5/maps"))
         .override_global("OVERLAY_IFINDEX", &1_u32, false)
         .override_global("POD_MTU", &1450_u32, false);
     let mut object = loader.load(FROM_POD).unwrap();

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use atoll_api::{self as api, Reason};
 
 use super::Malformed;
+use crate::compile::never_outside;
 
 /// Who answers the names of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct DnsPlan {
     pub mode: api::DnsMode,
     /// The servers that are asked for names outside; those of the agents where it is not said.
     pub upstreams: Option<Vec<SocketAddr>>,
-    /// Whether an answer from outside that points to a private address is refused.
+    /// Whether an answer from outside that points inside is refused.
     pub refuse_private: bool,
     /// The service of the tenant's own resolver.
     pub service: Option<api::DnsService>,
@@ -40,16 +41,24 @@ impl DnsPlan {
     }
 }
 
-/// An address of a DNS server, at port 53 where none is given.
+/// An address of a DNS server, at port 53 where none is given. The agents ask it as their nodes: what
+/// is never outside is none of a tenant's business.
 fn upstream(place: usize, text: &str) -> Result<SocketAddr, Malformed> {
     let without_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
-    without_port.or_else(|_| text.parse()).map_err(|_| {
-        let message = format!(
-            "spec.dns.upstreams[{place}]: {text:?} is no address; give one like 192.0.2.53 or \
-             192.0.2.53:5353"
-        );
-        Malformed::new(Reason::RequestMalformed, message)
-    })
+    let server = without_port.or_else(|_| text.parse());
+    let wrong = match server {
+        Ok(server) if !is_never_outside(server.ip()) => return Ok(server),
+        Ok(_) => "is never outside: it means a node itself, its links or a group",
+        Err(_) => "is no address",
+    };
+    let message = format!(
+        "spec.dns.upstreams[{place}]: {text:?} {wrong}; give one like 192.0.2.53 or 192.0.2.53:5353"
+    );
+    Err(Malformed::new(Reason::RequestMalformed, message))
+}
+
+fn is_never_outside(ip: IpAddr) -> bool {
+    never_outside().any(|range| range.contains(ip.to_canonical()))
 }
 
 #[cfg(test)]

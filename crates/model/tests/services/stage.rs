@@ -44,7 +44,12 @@ pub(crate) fn book() -> ServiceBook {
 
 /// A network of one tenant that has pods on this node.
 pub(crate) fn here(number: u32) -> Followed {
-    Followed { id: id(number), is_here: true, is_shared: false }
+    Followed { id: id(number), is_here: true, is_guest: false, is_shared: false }
+}
+
+/// A network that has no pod here, and that the outside reaches by this node.
+pub(crate) fn guest(number: u32) -> Followed {
+    Followed { is_here: false, is_guest: true, ..here(number) }
 }
 
 pub(crate) fn number_of(network: &str) -> u32 {
@@ -140,7 +145,6 @@ pub(crate) fn by_hand(addresses: &[&str]) -> Value {
 
 pub(crate) fn key(network: u32, ip: &str, protocol: Protocol, port: u16) -> ServiceKey {
     ServiceKey {
-        side: Side::Inside,
         network: id(network),
         ip: ip.parse().unwrap(),
         protocol,

@@ -34,7 +34,7 @@ impl Views {
         }
         for (name, known) in &mut self.networks {
             known.neighbours.are_known = scope.knows_kin_of(name);
-            known.see(scope.quarters_seen_from(name), &self.vips);
+            known.see(&scope.quarters_seen_from(name), &self.vips);
         }
     }
 
@@ -72,9 +72,9 @@ impl Network {
     }
 
     /// Has the names of exactly these namespaces of other networks.
-    fn see(&mut self, quarters: BTreeSet<Quarter>, vips: &Vips) {
+    fn see(&mut self, quarters: &BTreeSet<Quarter>, vips: &Vips) {
         let former = std::mem::replace(&mut self.neighbours.seen, quarters.clone());
-        for left in former.difference(&quarters) {
+        for left in former.difference(quarters) {
             // Its network is gone, and with it what was known of it: the names that stand go.
             let keys: Vec<_> = self.view.services_in(&left.1).cloned().collect();
             let is_own = self.namespaces.contains_key(&left.1);

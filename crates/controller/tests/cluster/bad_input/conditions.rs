@@ -32,7 +32,7 @@ where
     api.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
-fn named(name: &str, spec: Value) -> Value {
+fn named(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
@@ -48,7 +48,7 @@ async fn what_only_the_controller_sees_to_be_wrong_is_said_in_a_condition_by_its
     let bad = |changes: Value| {
         let mut spec = json!({"tenant": acme, "type": "vpc", "cidrs": ["10.0.0.0/16"]});
         spec.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-        named(&format!("{acme}.bad"), spec)
+        named(&format!("{acme}.bad"), &spec)
     };
     for (changes, type_, says) in [
         (json!({"type": "sdn"}), "Ready", "spec.type: no provider serves networks of type sdn"),
@@ -66,13 +66,13 @@ async fn what_only_the_controller_sees_to_be_wrong_is_said_in_a_condition_by_its
     }
     let orphan = json!({"tenant": "nobody", "type": "vpc", "cidrs": ["10.0.0.0/16"]});
     let says = "spec.tenant: tenant nobody does not exist";
-    told(&networks, named("nobody.default", orphan), "Ready", says).await;
+    told(&networks, named("nobody.default", &orphan), "Ready", says).await;
     gone(&networks, "nobody.default").await;
     assert_subnets_and_pools_are_told(&subject, &default).await;
     let tenants = subject.all::<Tenant>();
     let wide = json!({"defaultNetwork": {"type": "vpc", "cidrs": ["198.18.0.0/16"]}});
     let name = subject.unique("wide");
-    told(&tenants, named(&name, wide), "Ready", "waits for its default network").await;
+    told(&tenants, named(&name, &wide), "Ready", "waits for its default network").await;
     subject.remove_tenant(&acme).await;
 }
 
@@ -102,9 +102,9 @@ async fn assert_subnets_and_pools_are_told(subject: &Subject, network: &str) {
     .enumerate()
     {
         let name = subject.unique(&format!("subnet-{number}"));
-        told(&subnets, named(&name, spec), "Ready", says).await;
+        told(&subnets, named(&name, &spec), "Ready", says).await;
     }
-    let local = named(&subject.unique("local"), json!({"cidrs": ["127.0.0.0/8"]}));
+    let local = named(&subject.unique("local"), &json!({"cidrs": ["127.0.0.0/8"]}));
     let says = "spec.cidrs[0]: 127.0.0.0/8 has addresses of 127.0.0.0/8";
     told(&subject.all::<AddressPool>(), local, "HasRoom", says).await;
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Table, Wrong};
 
-fn object(kind: &str, name: &str, spec: Value) -> Value {
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "atoll.dev/v1alpha1", "kind": kind, "metadata": {"name": name},
            "spec": spec})
 }
@@ -15,7 +15,7 @@ async fn each_field_of_a_subnet_that_is_wrong_is_refused_by_its_name() {
                        "excluded": ["10.0.0.10-10.0.0.20", "10.0.0.99"],
                        "pools": ["10.0.0.2-10.0.0.200"]});
     let plain = json!({"network": "acme.default", "cidr": "10.0.1.0/24"});
-    let right = vec![object("Subnet", "web", whole), object("Subnet", "plain", plain)];
+    let right = vec![object("Subnet", "web", &whole), object("Subnet", "plain", &plain)];
     let like = "addresses like 10.0.0.9 or ranges like 10.0.0.10-10.0.0.20";
     let wrong: Vec<Wrong> = vec![
         (0, "/spec/network", json!("default"), "<tenant>.<network>"),
@@ -48,7 +48,7 @@ async fn each_field_of_a_subnet_that_is_wrong_is_refused_by_its_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_field_of_a_pool_that_is_wrong_is_refused_by_its_name() {
     let spec = json!({"cidrs": ["192.0.2.0/28", "2001:db8::/120"], "tenants": ["acme"]});
-    let right = vec![object("AddressPool", "edge", spec)];
+    let right = vec![object("AddressPool", "edge", &spec)];
     let like = "each of cidrs must be a CIDR like 192.0.2.0/28";
     let wrong: Vec<Wrong> = vec![
         (0, "/spec/cidrs", json!(["192.0.2.1"]), like),
@@ -64,7 +64,7 @@ async fn each_field_of_a_pool_that_is_wrong_is_refused_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_field_of_a_type_that_is_wrong_is_refused_by_its_name() {
-    let right = vec![object("NetworkType", "sdn", json!({"provider": "sdn.example/provider"}))];
+    let right = vec![object("NetworkType", "sdn", &json!({"provider": "sdn.example/provider"}))];
     let wrong: Vec<Wrong> = vec![
         (0, "/metadata/name", json!("vpc"), "a type's name is not vpc or flat"),
         (0, "/metadata/name", json!("flat"), "a type's name is not vpc or flat"),

@@ -24,6 +24,8 @@ pub struct Followed {
     pub id: NetworkId,
     /// Whether it has pods on this node, who may be clients.
     pub is_here: bool,
+    /// Whether it has none, and the outside reaches it by this node.
+    pub is_guest: bool,
     /// Whether pods of other tenants have the same number: then nothing leads into it or out of it.
     pub is_shared: bool,
 }
@@ -64,8 +66,9 @@ impl Behind<'_> {
         [first, rest]
     }
 
-    fn service(&self, backends: Vec<Backend>) -> Service {
-        Service { backends: backends.into_iter().collect(), affinity: self.front.affinity }
+    pub(super) fn service(&self, backends: Vec<Backend>) -> Service {
+        let backends = backends.into_iter().collect();
+        Service { backends, affinity: self.front.affinity, sources: BTreeSet::new() }
     }
 }
 

@@ -1,0 +1,126 @@
+//! The page that keeps what was measured.
+//!
+//! The rule of this file: a part that is measured again takes the place of what stood there, and the
+//! others stay as they are; so each says itself when, where and by what command it was measured.
+
+/// What a line of a table of goals ends with where the goal was met.
+const MET: &str = " met |";
+/// What stands over a table of goals.
+const GOALS: &str = "### Goals\n";
+/// What stands over the parts: not a part itself.
+const NOT_MET: &str = "Goals not met";
+
+/// A page, part by part: the title of each, and what is under it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    parts: Vec<(String, String)>,
+}
+
+impl Page {
+    /// Reads a page that was written before.
+    pub(crate) fn read(text: &str) -> Self {
+        let parts = text.split("\n## ").skip(1);
+        let parts = parts.filter_map(|part| part.split_once('\n'));
+        let parts = parts.filter(|(title, _)| *title != NOT_MET);
+        Page { parts: parts.map(|(title, text)| (title.into(), text.trim().into())).collect() }
+    }
+
+    /// Puts a part where the one with its title stands, or behind all.
+    pub(crate) fn put(&mut self, title: &str, text: &str) {
+        let text = text.trim().to_owned();
+        match self.parts.iter_mut().find(|(there, _)| there == title) {
+            Some((_, there)) => *there = text,
+            None => self.parts.push((title.to_owned(), text)),
+        }
+    }
+
+    /// The whole page; `notes` stand before everything that was measured.
+    pub(crate) fn text(&self, notes: &[String]) -> String {
+        let mut text = String::from(
+            "# Benchmarks\n\n\
+             Written by `make bench`; do not edit. Run it to get the numbers of your own machine.\n\n\
+             The times belong to the machine and the hour that stand with each part; the ratios are \
+             what travels. All contestants of a part ran in the same run, in turns.\n",
+        );
+        for note in notes {
+            text += &format!("\n{note}\n");
+        }
+        text += &self.not_met();
+        for (title, part) in &self.parts {
+            text += &format!("\n## {title}\n\n{part}\n");
+        }
+        text
+    }
+
+    /// The goals that were not met, before everything else: nobody should have to look for them.
+    fn not_met(&self) -> String {
+        let goals = self.parts.iter().filter_map(|(_, part)| part.split_once(GOALS));
+        let mut rows = goals.flat_map(|(_, goals)| {
+            let rows = goals.lines().filter(|line| line.starts_with('|')).skip(2);
+            rows.filter(|row| !row.ends_with(MET)).map(tidy)
+        });
+        match rows.next() {
+            None => "\nEvery goal below was met.\n".into(),
+            Some(first) => {
+                let rows: String = rows.map(|row| format!("{row}\n")).collect();
+                let head = "| what | goal | ratio | verdict |\n|:---|---:|---:|---:|";
+                format!("\n## {NOT_MET}\n\n{head}\n{first}\n{rows}")
+            }
+        }
+    }
+}
+
+/// A row without the spaces that made it as wide as the table it came from.
+fn tidy(row: &str) -> String {
+    let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+    format!("| {} |", cells.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MISSED: &str = "By rounds.\n\n### Goals\n\n\
+        | what       |   goal | ratio | verdict |\n\
+        |:-----------|-------:|------:|--------:|\n\
+        | round trip | ≤ 1.08 |  1.20 |  missed |\n\
+        | stream     | ≥ 0.97 |  1.00 |     met |";
+
+    fn page() -> Page {
+        let mut page = Page::default();
+        page.put("Datapath", MISSED);
+        page.put("DNS", "Nothing is promised here.");
+        page
+    }
+
+    #[test]
+    fn a_page_reads_as_it_was_written() {
+        assert_eq!(Page::read(&page().text(&["A note.".into()])), page());
+    }
+
+    #[test]
+    fn a_part_that_is_measured_again_takes_its_place_and_no_other() {
+        let mut again = Page::read(&page().text(&[]));
+        again.put("Datapath", "All is well.");
+        let text = again.text(&[]);
+        let places = ["All is well.", "## DNS", "Nothing is promised here."];
+        let places = places.map(|part| text.find(part).unwrap());
+        assert!(places.is_sorted(), "{text}");
+        assert!(!text.contains("1.20"), "{text}");
+    }
+
+    #[test]
+    fn a_missed_goal_stands_before_everything_that_was_measured() {
+        let text = page().text(&[]);
+        let missed = text.find("| round trip | ≤ 1.08 | 1.20 | missed |\n\n## Datapath");
+        assert!(missed.is_some(), "{text}");
+        assert!(!text.contains("| stream | "), "{text}");
+    }
+
+    #[test]
+    fn a_page_without_a_miss_says_so() {
+        let mut page = page();
+        page.put("Datapath", "All is well.");
+        assert!(page.text(&[]).contains("Every goal below was met."));
+    }
+}
