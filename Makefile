@@ -96,7 +96,7 @@ bench: bench-build ## Measure Atoll beside its peers (as root), write docs/bench
 	target/release/bench run --document docs/benchmarks.md
 
 .PHONY: bench-quick
-bench-quick: bench-build ## The same below five minutes, with fewer rounds
+bench-quick: bench-build ## The same with fewer and shorter rounds
 	target/release/bench run --quick --document docs/benchmarks.md
 
 .PHONY: guard

@@ -109,7 +109,7 @@ impl Watches {
         );
         let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
             Api::all(client.clone()),
-            at_hand(),
+            watcher::Config::default(),
             |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
             ResourceExt::name_any,
             (changes.clone(), Change::Namespaces),
@@ -534,8 +534,8 @@ fn exported(
 
 /// How objects are listed before they are followed: as the API server has them in its memory, which may
 /// be a moment ago. It never has to wait, nor to read and decode what is stored, however many nodes
-/// start at once; what happened in that moment is told next. Only what a policy hangs on is listed
-/// otherwise: none that is in force may be missing for a moment.
+/// start at once; what happened in that moment is told next. Policies, and the pods and namespaces that
+/// they speak of, are listed in their newest state: none that is in force may be missing for a moment.
 pub(crate) fn at_hand() -> watcher::Config {
     watcher::Config::default().any_semantic()
 }

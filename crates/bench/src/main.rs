@@ -72,7 +72,7 @@ enum Command {
 
 #[derive(Args)]
 struct Run {
-    /// Fewer and shorter rounds: below five minutes
+    /// Fewer and shorter rounds
     #[arg(long)]
     quick: bool,
     /// Only these parts
