@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Backend, Place, Service, ServiceKey, Side};
@@ -12,7 +12,7 @@ use atoll_types::{NetAddr, NetworkId, Protocol};
 
 use crate::fabric::{Fabric, Node, OVERLAY_PORT, Pod, State, network};
 use crate::forge;
-use crate::services::{PORT, TARGET, front, key, vip, voice, voices};
+use crate::services::{PORT, TARGET, converse, front, key, vip, voice, voices};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, listen, udp};
 
 /// A tenant with two networks. In the first a client, in the second pods behind the service; in each,
@@ -96,28 +96,6 @@ impl Fabric {
     }
 }
 
-/// Sends bytes to and fro over TCP; gives the client that the server saw.
-pub(crate) fn converse(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
-    let mut ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
-    assert_eq!(ours.peer_addr().unwrap(), front(client.ip));
-    let (mut theirs, peer) = listener.accept().unwrap();
-    let sent: Vec<u8> = (0..bytes).map(|n| (n * 31 % 251) as u8).collect();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut heard = vec![0; bytes];
-            theirs.read_exact(&mut heard).unwrap();
-            theirs.write_all(&heard).unwrap();
-        });
-        let mut writer = ours.try_clone().unwrap();
-        let sent = &sent;
-        scope.spawn(move || writer.write_all(sent).unwrap());
-        let mut heard = vec![0; bytes];
-        ours.read_exact(&mut heard).unwrap();
-        assert!(heard == *sent, "what came back is not what was sent");
-    });
-    peer
-}
-
 /// One question over UDP and its answer; gives the client that the server saw.
 fn ask(asker: &UdpSocket, answerer: &UdpSocket, word: &[u8]) -> SocketAddr {
     let ip = asker.local_addr().unwrap().ip();
@@ -150,7 +128,7 @@ fn a_vip_leads_into_another_network_here_and_elsewhere_whoever_has_the_same_addr
             let speak = |tenant: &Kin| {
                 let client = voices(&tenant.client)[family];
                 let server = voice(client, tenant.backends()[place]);
-                let seen = converse(client, &listen(server, TARGET), 300_000);
+                let (_, seen) = converse(client, &listen(server, TARGET), 300_000);
                 assert_eq!(seen.ip(), vip(client.ip), "the backend sees the service's address");
                 let (asker, answerer) = (udp(client, 0), udp(server, TARGET));
                 let seen = ask(&asker, &answerer, b"who am I?");

@@ -11,9 +11,9 @@ use atoll_policy::{
 use atoll_types::{Label, PodRef};
 use serde_json::{Value, json};
 
-use crate::across::{Kin, converse};
+use crate::across::Kin;
 use crate::fabric::{Fabric, Pod};
-use crate::services::{TARGET, front, voice, voices};
+use crate::services::{TARGET, converse, front, voice, voices};
 use crate::talk::{BRIEF, LIMIT, connect, listen};
 
 fn tenant() -> Label {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
@@ -102,8 +102,13 @@ pub(crate) fn voice<'a>(client: Voice, server: &'a Pod) -> Voice<'a> {
     Voice { pod: server, ip: server_of(client, server).ip() }
 }
 
-/// Sends bytes to and fro through the service over TCP; gives the client that the server saw.
-pub(crate) fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
+/// Sends bytes to and fro through the service over TCP; gives the client's end, and the client that the
+/// server saw.
+pub(crate) fn converse(
+    client: Voice,
+    listener: &TcpListener,
+    bytes: usize,
+) -> (TcpStream, SocketAddr) {
     let mut ours = connect(client, 0, front(client.ip), LIMIT).unwrap();
     assert_eq!(ours.peer_addr().unwrap(), front(client.ip));
     let (mut theirs, peer) = listener.accept().unwrap();
@@ -121,6 +126,12 @@ pub(crate) fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) 
         ours.read_exact(&mut heard).unwrap();
         assert!(heard == *sent, "what came back is not what was sent");
     });
+    (ours, peer)
+}
+
+/// The same where the server sees the client's own address and port.
+pub(crate) fn converse_tcp(client: Voice, listener: &TcpListener, bytes: usize) -> SocketAddr {
+    let (ours, peer) = converse(client, listener, bytes);
     assert_eq!(peer, ours.local_addr().unwrap(), "the client's own address and port");
     peer
 }
