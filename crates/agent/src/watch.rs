@@ -88,41 +88,13 @@ impl Watches {
         underlay: Option<IpAddr>,
         changes: Sender<Change>,
     ) -> Self {
-        let nodes = follow_twofold::<Node, _, _, _>(
-            Api::all(client.clone()),
-            at_hand(),
-            move |node| {
-                let facts = atoll_policy::read_node(node);
-                let pod_ranges = pod_ranges(node);
-                let seen = internal_ip(node, underlay);
-                (seen.map(|underlay| SeenNode { underlay, facts, pod_ranges }), zone(node))
-            },
-            Node::name_any,
-            (changes.clone(), Change::Nodes, Change::Zones),
-        );
-        let own = follow::<Port, _, _>(
-            Api::all(client.clone()),
-            at_hand().fields(&format!("spec.node={node}")),
-            |port| Some((key(port), joined(port)?)),
-            key,
-            (changes.clone(), Change::OwnPorts),
-        );
-        let namespaces = follow::<PartialObjectMeta<Namespace>, _, _>(
-            Api::all(client.clone()),
-            watcher::Config::default(),
-            |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
-            ResourceExt::name_any,
-            (changes.clone(), Change::Namespaces),
-        );
         let reporter = policy::Reporter::start(client.clone(), node);
         let source = Source { client: client.clone(), reporter, changes };
-        let [nodes, own, namespaces] =
-            [Watch::start(nodes), Watch::start(own), Watch::start(namespaces)];
         Watches {
             _always: [
-                nodes,
-                own,
-                namespaces,
+                source.nodes(underlay),
+                source.own_ports(node),
+                source.namespaces(),
                 source.api(),
                 source.exports(),
                 source.cluster_policies(),
@@ -162,6 +134,41 @@ impl Watches {
 }
 
 impl Source {
+    fn nodes(&self, underlay: Option<IpAddr>) -> Watch {
+        Watch::start(follow_twofold::<Node, _, _, _>(
+            Api::all(self.client.clone()),
+            at_hand(),
+            move |node| {
+                let facts = atoll_policy::read_node(node);
+                let pod_ranges = pod_ranges(node);
+                let seen = internal_ip(node, underlay);
+                (seen.map(|underlay| SeenNode { underlay, facts, pod_ranges }), zone(node))
+            },
+            Node::name_any,
+            (self.changes.clone(), Change::Nodes, Change::Zones),
+        ))
+    }
+
+    fn own_ports(&self, node: &str) -> Watch {
+        Watch::start(follow::<Port, _, _>(
+            Api::all(self.client.clone()),
+            at_hand().fields(&format!("spec.node={node}")),
+            |port| Some((key(port), joined(port)?)),
+            key,
+            (self.changes.clone(), Change::OwnPorts),
+        ))
+    }
+
+    fn namespaces(&self) -> Watch {
+        Watch::start(follow::<PartialObjectMeta<Namespace>, _, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default(),
+            |namespace| Some((namespace.name_any(), seen_namespace(namespace))),
+            ResourceExt::name_any,
+            (self.changes.clone(), Change::Namespaces),
+        ))
+    }
+
     fn ports(&self, network: NetworkId) -> Watch {
         Watch::start(follow::<Port, _, _>(
             Api::all(self.client.clone()),
