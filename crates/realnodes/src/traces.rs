@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn a_process_that_was_told_the_clusters_folder_is_found() {
         let home = Home::of(&"found-by-its-words".parse().unwrap());
-        let script = format!("echo here; cat; : {}/", home.folder().display());
+        // Words of the shell alone: a child that is about to be another program has its words too.
+        let script = format!("echo here; read _; : {}/", home.folder().display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
