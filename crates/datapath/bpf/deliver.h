@@ -18,11 +18,12 @@
 static __always_inline void address_frame(struct ethhdr *eth, const struct place *to)
 {
 	const __u8 gateway[6] __attribute__((aligned(4))) = GATEWAY_MAC;
+	void *receiver = eth->h_dest, *sender = eth->h_source;
 
-	*(__u32 *)&eth->h_dest[0] = *(const __u32 *)&to->mac[0];
-	*(__u16 *)&eth->h_dest[4] = *(const __u16 *)&to->mac[4];
-	*(__u32 *)&eth->h_source[0] = *(const __u32 *)&gateway[0];
-	*(__u16 *)&eth->h_source[4] = *(const __u16 *)&gateway[4];
+	*(__u32 *)receiver = *(const __u32 *)to->mac;
+	*(__u16 *)(receiver + 4) = *(const __u16 *)(to->mac + 4);
+	*(__u32 *)sender = *(const __u32 *)gateway;
+	*(__u16 *)(sender + 4) = *(const __u16 *)(gateway + 4);
 }
 
 /* Straight into the pod's namespace. The frame was not addressed to this host, and older kernels

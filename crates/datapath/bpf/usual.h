@@ -75,23 +75,33 @@ static __always_inline bool is_from_high(const void *frame)
 	return ip->saddr > ip->daddr;
 }
 
-/* As name_connection, from the frame itself. */
+/* As name_connection, from the frame itself. The barrier keeps the compiler from asking for each word
+ * anew which end it is of. */
 static __always_inline struct connection *usual_connection(const void *frame, __u32 network,
 							   bool from_high)
 {
 	const struct iphdr *ip = frame + ETH_HLEN;
-	const __be16 source_port = half_at(frame, IPV4_FRAME);
-	const __be16 destination_port = half_at(frame, IPV4_FRAME + sizeof(__be16));
-	struct connection_key key __attribute__((aligned(8))) = {
+	__be16 low_port = half_at(frame, IPV4_FRAME);
+	__be16 high_port = half_at(frame, IPV4_FRAME + sizeof(__be16));
+	__be32 low = ip->saddr, high = ip->daddr;
+	struct connection_key key __attribute__((aligned(8)));
+
+	if (from_high) {
+		low = ip->daddr;
+		high = ip->saddr;
+		low_port = half_at(frame, IPV4_FRAME + sizeof(__be16));
+		high_port = half_at(frame, IPV4_FRAME);
+		barrier();
+	}
+	key = (struct connection_key){
 		.network = network,
-		.low = ipv4_mapped(from_high ? ip->daddr : ip->saddr),
-		.high = ipv4_mapped(from_high ? ip->saddr : ip->daddr),
-		.low_port = from_high ? destination_port : source_port,
-		.high_port = from_high ? source_port : destination_port,
+		.low = ipv4_mapped(low),
+		.high = ipv4_mapped(high),
+		.low_port = low_port,
+		.high_port = high_port,
 		.protocol = ip->protocol,
 		.kind = KIND_CONNECTION,
 	};
-
 	return connection_at(&key);
 }
 

@@ -23,11 +23,8 @@ use crate::traffic::Kind;
 const KERNEL: &str = "6.12";
 /// What stands before the counts in the output of the machine.
 const MARK: &str = "counted: ";
-/// What bulk costs hangs on caches and copies, which are no instructions: it is not compared with the
-/// paths of others.
+/// What bulk costs hangs on caches and copies, which are no instructions.
 const KINDS: [Kind; 2] = [Kind::RoundTrip, Kind::Connect];
-/// Of one path between two versions it says as much as the others.
-const GUARDED: [Kind; 3] = [Kind::RoundTrip, Kind::Connect, Kind::Bulk];
 /// Programs that the paths are made with.
 const TOOLS: [&str; 3] = ["chrt", "nft", "bridge"];
 
@@ -44,7 +41,7 @@ policies that keep state and allow what is measured, a load balancer and a route
 
 const GUARD_NOTES: &str = "\
 The bounds are what the paths cost when they were last made cheaper, and a little for noise. Who makes \
-one cheaper lowers its bound. *Blocks* are a rate: Gbit in the time of a billion instructions.";
+one cheaper lowers its bound.";
 
 /// What is counted inside the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,16 +57,16 @@ pub(crate) enum What {
 /// Counts inside the machine, and tells the outside.
 pub(crate) fn inside(what: What, rounds: usize) -> Result<()> {
     let counts = match what {
-        What::All => paths_counted(&paths::all_with_services_and_ovn()?, &KINDS, rounds)?,
-        What::Ours => paths_counted(&paths::ours_and_limits()?, &GUARDED, rounds)?,
+        What::All => paths_counted(&paths::all_with_services_and_ovn()?, rounds)?,
+        What::Ours => paths_counted(&paths::ours_and_limits()?, rounds)?,
         What::Growth => serde_json::to_string(&growth::count(rounds)?)?,
     };
     println!("{MARK}{counts}");
     Ok(())
 }
 
-fn paths_counted(paths: &[paths::Path], kinds: &[Kind], rounds: usize) -> Result<String> {
-    Ok(serde_json::to_string(&datapath::measure_paths(paths, kinds, rounds)?)?)
+fn paths_counted(paths: &[paths::Path], rounds: usize) -> Result<String> {
+    Ok(serde_json::to_string(&datapath::measure_paths(paths, &KINDS, rounds)?)?)
 }
 
 /// Starts the machine, and gives what it counted, judged by our goals.
@@ -152,15 +149,6 @@ mod tests {
                     \"kinds\":[\"RoundTrip\"],\"rounds\":[[31.0,31.1]]}]\nin-kernel: ended with 0\n";
         let measured: Vec<Measured> = read(said).unwrap();
         assert_eq!((measured.len(), measured[0].place()), (1, Place::SameNode));
-    }
-
-    #[test]
-    fn whatever_the_guard_counts_is_held_to_a_bound() {
-        for kind in GUARDED {
-            assert!(kind.kept(Place::SameNode).is_some(), "{kind:?}");
-            assert!(kind.kept(Place::AcrossNodes).is_some(), "{kind:?}");
-            assert!(kind.kept_through_service(Place::SameNode).is_some(), "{kind:?}");
-        }
     }
 
     #[test]

@@ -129,9 +129,7 @@ impl Kind {
             (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.17)),
             (Kind::RoundTrip, Place::AcrossNodes) => Some(Goal::AtMost(1.02)),
             (Kind::Connect, Place::AcrossNodes) => Some(Goal::AtMost(1.14)),
-            (Kind::Bulk, Place::SameNode) => Some(Goal::AtLeast(0.90)),
-            (Kind::Bulk, Place::AcrossNodes) => Some(Goal::AtLeast(0.90)),
-            (Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _) => None,
+            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _) => None,
         }
     }
 
@@ -140,10 +138,8 @@ impl Kind {
         match (self, place) {
             (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.14)),
             (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.25)),
-            (Kind::Bulk, Place::SameNode) => Some(Goal::AtLeast(0.90)),
-            (Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _) | (_, Place::AcrossNodes) => {
-                None
-            }
+            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _)
+            | (_, Place::AcrossNodes) => None,
         }
     }
 
