@@ -198,7 +198,7 @@ static __noinline int follow_across(struct __sk_buff *skb, struct work *work,
 	known = connection_at(&work->key);
 	if (!known || known->table != lead->table || !is_same_crossing(known, work) ||
 	    !holds(known, network, &work->flow.transport, work->now)) {
-		begin_work(work, &work->wire, work->now);
+		begin_work(work, work->now);
 		return GO_ON;
 	}
 	work->destination.place = place_of_receiver(known, from_high);

@@ -14,10 +14,16 @@
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 
+/* By words: a place has its MAC at a multiple of four, and a frame may be written anywhere. */
 static __always_inline void address_frame(struct ethhdr *eth, const struct place *to)
 {
-	copy_mac(eth->h_dest, to->mac);
-	copy_gateway_mac(eth->h_source);
+	const __u8 gateway[6] __attribute__((aligned(4))) = GATEWAY_MAC;
+	void *receiver = eth->h_dest, *sender = eth->h_source;
+
+	*(__u32 *)receiver = *(const __u32 *)to->mac;
+	*(__u16 *)(receiver + 4) = *(const __u16 *)(to->mac + 4);
+	*(__u32 *)sender = *(const __u32 *)gateway;
+	*(__u16 *)(sender + 4) = *(const __u16 *)(gateway + 4);
 }
 
 /* Straight into the pod's namespace. The frame was not addressed to this host, and older kernels

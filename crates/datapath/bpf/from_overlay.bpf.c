@@ -193,7 +193,7 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 	known = through_service(work);
 	from_high = is_higher(&work->flow);
 	if (!known || !comes_from(known, from_high, &work->node.address)) {
-		begin_work(work, &work->wire, work->now);
+		begin_work(work, work->now);
 		return GO_ON;
 	}
 	note_with_lead(skb, work, known);
@@ -207,14 +207,15 @@ __noinline int service_from_overlay(struct __sk_buff *skb)
 /* `known` is the connection of the packet, if it was looked up. */
 static __always_inline int take_longer_path(struct __sk_buff *skb, const struct peer_key *node,
 					    const struct flow *flow,
-					    const struct connection *known)
+					    const struct connection *known, __u64 now)
 {
 	struct work *work = work_at_hand();
 	int action = GO_ON;
 
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
-	begin_work(work, flow, bpf_ktime_get_coarse_ns());
+	copy_flow(&work->wire, flow);
+	begin_work(work, now);
 	work->is_unknown = !known && is_simple(&flow->transport);
 	work->node = *node;
 	if (may_be_across(known, flow)) {
@@ -232,27 +233,17 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	return action == GO_ON ? leave_for_another(skb) : action;
 }
 
-/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
- * the entry first, as in from_pod. */
-static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *node,
-				     struct flow *flow)
+/* A packet of a connection that is decided: all that most packets ever need; GO_ON where it is not. The
+ * place is taken from the entry first, as in from_pod. */
+static __always_inline int hand_over_at_once(struct __sk_buff *skb, const struct peer_key *node,
+					     struct flow *flow, struct connection *known,
+					     bool from_high, __u64 now)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-	bool from_high = is_higher(flow);
-	struct connection *known = NULL;
-	struct connection_key key;
+	struct place to = place_of_receiver(known, from_high);
 	struct network *network;
 	struct ethhdr *eth;
-	struct place to;
 	__u32 table;
 
-	if (is_simple(&flow->transport)) {
-		name_connection(&key, flow, from_high);
-		known = connection_at(&key);
-	}
-	if (!known)
-		return take_longer_path(skb, node, flow, NULL);
-	to = place_of_receiver(known, from_high);
 	barrier();
 	table = known->table;
 	network = network_at(table);
@@ -263,13 +254,30 @@ static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *nod
 	     (!is_served_at_once(known, flow, from_high, now) ||
 	      (!is_routine(known, &flow->transport) &&
 	       !note_on_both_sides(skb, flow, known)))))
-		return take_longer_path(skb, node, flow, known);
+		return GO_ON;
 	if (!(known->flags & OF_SERVICE))
 		note(skb, flow, known, from_high, now);
 	else if (serve(skb, flow, known, table))
 		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
 	eth = frame_start(skb, sizeof(*eth));
 	return eth ? deliver_here(skb, eth, &to) : drop(skb, flow->network, DROP_MALFORMED);
+}
+
+static __always_inline int hand_over(struct __sk_buff *skb, struct peer_key *node,
+				     struct flow *flow)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	bool from_high = is_higher(flow);
+	struct connection *known = NULL;
+	struct connection_key key;
+	int action;
+
+	if (is_simple(&flow->transport)) {
+		name_connection(&key, flow, from_high);
+		known = connection_at(&key);
+	}
+	action = known ? hand_over_at_once(skb, node, flow, known, from_high, now) : GO_ON;
+	return action == GO_ON ? take_longer_path(skb, node, flow, known, now) : action;
 }
 
 /* Reads a packet of IPv4 into `flow`. */

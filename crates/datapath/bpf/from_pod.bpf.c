@@ -6,8 +6,6 @@
 #include "across.h"
 #include "arp.h"
 #include "decide.h"
-#include "deliver.h"
-#include "drops.h"
 #include "echo.h"
 #include "enter_door.h"
 #include "ipv4.h"
@@ -18,9 +16,10 @@
 #include "of_service.h"
 #include "refuse_service.h"
 #include "rewrite.h"
+#include "send.h"
 #include "source.h"
 #include "too_big.h"
-#include "tunnel.h"
+#include "usual.h"
 
 static __always_inline verdict check_ends(const struct interface *own, const struct ethhdr *eth,
 					  const struct address *source, bool to_group)
@@ -28,23 +27,6 @@ static __always_inline verdict check_ends(const struct interface *own, const str
 	if (!has_source(own, source))
 		return DROP_SPOOFED_ADDRESS;
 	return to_group || is_group_mac(eth->h_dest) ? DROP_MULTICAST : FINE;
-}
-
-static __always_inline bool fits(struct __sk_buff *skb, const struct place *to)
-{
-	return to->ifindex || fits_tunnel(skb);
-}
-
-static __always_inline int send(struct __sk_buff *skb, const struct interface *own,
-				const struct place *to, const struct address *node)
-{
-	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
-
-	if (!eth)
-		return drop(skb, own->network, DROP_MALFORMED);
-	count_sent(skb, own->slot);
-	return to->ifindex ? deliver_here(skb, eth, to) :
-			     deliver_there(skb, eth, own->network, to, node);
 }
 
 static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *own)
@@ -119,13 +101,6 @@ static __always_inline verdict judge(struct __sk_buff *skb, struct interface *ow
 	return judged == FINE && work->across != ACROSS_HERE ? decide(skb, work) : judged;
 }
 
-/* Apart, for its tunnel key does not fit on the longer paths' stack. */
-static __noinline int send_on(struct __sk_buff *skb, struct interface *own, const struct place *to,
-			      const struct address *node)
-{
-	return send(skb, own, to, node);
-}
-
 /* What becomes of the packet, or GO_ON to the outside, or GO_ACROSS to another network. */
 __noinline int slow_from_pod(struct __sk_buff *skb)
 {
@@ -189,7 +164,7 @@ __noinline int service_from_pod(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
 	known = through_service(work);
 	if (!known) {
-		begin_work(work, &work->wire, work->now);
+		begin_work(work, work->now);
 		return GO_ON;
 	}
 	if (!fits(skb, &work->destination.place))
@@ -210,18 +185,15 @@ static __always_inline int beyond_network(struct __sk_buff *skb, int action)
 	return action == GO_TO_NODE ? send_to_node(skb) : action;
 }
 
-/* `known` is the connection of the packet, if it was looked up. */
-static __always_inline int take_longer_path(struct __sk_buff *skb, const struct flow *flow,
-					    const struct connection *known)
+/* `known` is the connection of the packet in work->wire, if it was looked up. */
+static __always_inline int take_longer_path(struct __sk_buff *skb, struct work *work,
+					    const struct connection *known, __u64 now)
 {
-	struct work *work = work_at_hand();
 	int action = GO_ON;
 
-	if (!work)
-		return drop(skb, flow->network, DROP_KERNEL_REFUSED);
-	begin_work(work, flow, bpf_ktime_get_coarse_ns());
-	work->is_unknown = !known && is_simple(&flow->transport);
-	if (may_be_across(known, flow)) {
+	begin_work(work, now);
+	work->is_unknown = !known && is_simple(&work->wire.transport);
+	if (may_be_across(known, &work->wire)) {
 		action = pass_across(skb);
 		if (action == GO_BACK)
 			return send_across(skb);
@@ -236,44 +208,53 @@ static __always_inline int take_longer_path(struct __sk_buff *skb, const struct 
 	return action == GO_ACROSS ? take_across(skb) : beyond_network(skb, action);
 }
 
-/* A packet of a connection that is decided: all that most packets ever need. The place is taken from
- * the entry before it is seen to be of this network: the kernel may give an entry that makes room to
- * the next connection while we look at it. */
-static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct flow *flow)
+/* A packet of a connection that is decided needs nothing else; GO_ON where it is not. The place is
+ * taken from the entry before it is seen to be of this network: the kernel may give an entry that makes
+ * room to the next connection while we look at it. */
+static __always_inline int pass_at_once(struct __sk_buff *skb, struct interface *own,
+					struct flow *flow, struct connection *known, bool from_high,
+					__u64 now)
+{
+	struct network *network = network_at(own->table);
+	struct place to = place_of_receiver(known, from_high);
+	bool is_of_service;
+
+	barrier();
+	is_of_service = known->flags & OF_SERVICE;
+	if (!network || known->table != own->table ||
+	    !holds(known, network, &flow->transport, now) ||
+	    (is_of_service && !is_served_at_once(known, flow, from_high, now)))
+		return GO_ON;
+	if (!fits(skb, &to))
+		return refuse_too_big(skb, own);
+	if (!is_of_service)
+		note(skb, flow, known, from_high, now);
+	else if (!is_routine(known, &flow->transport) && !note_on_both_sides(skb, flow, known))
+		return GO_ON;
+	else if (serve(skb, flow, known, own->table))
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
+	return send(skb, own, &to, &known->node);
+}
+
+/* What becomes of the packet in work->wire. */
+static __always_inline int forward(struct __sk_buff *skb, struct interface *own, struct work *work)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
-	struct network *network = network_at(own->table);
-	bool from_high = is_higher(flow);
-	bool is_at_once, is_of_service, is_fit;
+	struct flow *flow = &work->wire;
 	struct connection *known = NULL;
 	struct connection_key key;
-	struct place to;
+	bool from_high;
+	int action;
 
 	flow->network = own->network;
 	flow->table = own->table;
+	from_high = is_higher(flow);
 	if (is_simple(&flow->transport)) {
 		name_connection(&key, flow, from_high);
 		known = connection_at(&key);
 	}
-	if (!known || !network)
-		return take_longer_path(skb, flow, known);
-	to = place_of_receiver(known, from_high);
-	barrier();
-	is_of_service = known->flags & OF_SERVICE;
-	is_at_once = known->table == own->table && holds(known, network, &flow->transport, now) &&
-		     (!is_of_service || is_served_at_once(known, flow, from_high, now));
-	is_fit = is_at_once && fits(skb, &to);
-	if (is_fit && is_of_service && !is_routine(known, &flow->transport))
-		is_at_once = note_on_both_sides(skb, flow, known);
-	if (!is_at_once)
-		return take_longer_path(skb, flow, known);
-	if (!is_fit)
-		return refuse_too_big(skb, own);
-	if (!is_of_service)
-		note(skb, flow, known, from_high, now);
-	else if (serve(skb, flow, known, own->table))
-		return drop(skb, own->network, DROP_KERNEL_REFUSED);
-	return send(skb, own, &to, &known->node);
+	action = known ? pass_at_once(skb, own, flow, known, from_high, now) : GO_ON;
+	return action == GO_ON ? take_longer_path(skb, work, known, now) : action;
 }
 
 /* Reads a packet of IPv4 into `flow`. */
@@ -328,36 +309,46 @@ static __always_inline int ipv6_from_pod(struct __sk_buff *skb, struct interface
 	return GO_ON;
 }
 
-SEC("classifier")
-int from_pod(struct __sk_buff *skb)
+/* Every packet that is not usual. It is described in work->wire. */
+static __always_inline int pass(struct __sk_buff *skb, struct interface *own)
 {
-	struct interface *own = interface_of(skb->ifindex);
-	struct ethhdr *eth;
-	struct flow flow;
+	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
+	struct work *work = work_at_hand();
 	int action;
 
-	if (!own)
-		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
-	if (skb->vlan_present)
-		return drop(skb, own->network, DROP_VLAN_TAGGED);
-	eth = frame_start(skb, sizeof(*eth));
+	if (!work)
+		return drop(skb, own->network, DROP_KERNEL_REFUSED);
 	if (!eth)
 		return drop(skb, own->network, DROP_MALFORMED);
 	if (!same_mac(eth->h_source, own->mac))
 		return drop(skb, own->network, DROP_SPOOFED_MAC);
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		action = ipv4_from_pod(skb, own, &flow);
+		action = ipv4_from_pod(skb, own, &work->wire);
 		break;
 	case bpf_htons(ETH_P_IPV6):
-		action = ipv6_from_pod(skb, own, &flow);
+		action = ipv6_from_pod(skb, own, &work->wire);
 		break;
 	case bpf_htons(ETH_P_ARP):
 		return answer_arp(skb, own);
 	default:
 		return drop(skb, own->network, DROP_NOT_IP);
 	}
-	return action == GO_ON ? forward(skb, own, &flow) : action;
+	return action == GO_ON ? forward(skb, own, work) : action;
+}
+
+SEC("classifier")
+int from_pod(struct __sk_buff *skb)
+{
+	struct interface *own = interface_of(skb->ifindex);
+	int action;
+
+	if (!own)
+		return drop(skb, NO_NETWORK, DROP_UNKNOWN_INTERFACE);
+	if (skb->vlan_present)
+		return drop(skb, own->network, DROP_VLAN_TAGGED);
+	action = pass_usual(skb, own);
+	return action == GO_ON ? pass(skb, own) : action;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -280,7 +280,8 @@ int from_uplink(struct __sk_buff *skb)
 		return NOT_OURS;
 	if (judged != FINE || skb->vlan_present)
 		return leave_to_node(skb, &flow);
-	begin_work(work, &flow, bpf_ktime_get_coarse_ns());
+	copy_flow(&work->wire, &flow);
+	begin_work(work, bpf_ktime_get_coarse_ns());
 	return take_in(skb);
 }
 

@@ -95,11 +95,11 @@ static __always_inline struct work *work_at_hand(void)
 	return bpf_map_lookup_elem(&works, &first);
 }
 
-static __always_inline void begin_work(struct work *work, const struct flow *flow, __u64 now)
+/* On the packet in work->wire. */
+static __always_inline void begin_work(struct work *work, __u64 now)
 {
 	work->now = now;
-	copy_flow(&work->flow, flow);
-	copy_flow(&work->wire, flow);
+	copy_flow(&work->flow, &work->wire);
 	work->to = (struct translation){};
 	work->is_translated = 0;
 	work->is_to_itself = 0;

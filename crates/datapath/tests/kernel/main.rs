@@ -41,6 +41,7 @@ mod taps;
 mod threats;
 mod under_load;
 mod upgrade;
+mod usual;
 mod verdicts;
 
 use atoll_testkit::forge;

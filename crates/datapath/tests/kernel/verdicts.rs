@@ -3,10 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use atoll_datapath::DropReason;
+use atoll_abi::Connection as Entry;
+use atoll_datapath::{ConnectionState, DropReason};
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
+use crate::decisions::change_entries;
 use crate::fabric::{Fabric, Node, Pod, State, network};
 use crate::forge::{self, GATEWAY, IP, datagram, packet, tcp};
 use crate::talk::Voice;
@@ -156,6 +158,39 @@ fn who_sends_and_who_receives() {
             ("from another address", with(udp(near.ip), source + 3, &[9]), drop(SpoofedAddress)),
             ("of another version", with(udp(near.ip), IP, &[0x55]), drop(Malformed)),
         ]);
+    }
+}
+
+#[test]
+fn a_packet_in_the_middle_of_a_connection_is_looked_at_like_its_first() {
+    use DropReason::{Malformed, Multicast, SpoofedAddress, SpoofedMac};
+    let scene = scene();
+    for [sender, near, far] in scene.voices() {
+        let (source, length) = if sender.ip.is_ipv4() { (12, 2) } else { (8, 4) };
+        let udp = |to: Voice| packet(sender, to.ip, 17, &datagram((1, 2), &[7; 40]));
+        let arrives = |to: Voice| Verdict::To(to.pod.mac.octets());
+        let drop = Verdict::Drop;
+        scene.hold([near, far].map(|to| ("a first one", udp(to), arrives(to))).into());
+        change_entries(&scene.fabric.nodes[0], |entry| {
+            Some(Entry { state: ConnectionState::Established as u8, ..entry })
+        });
+        let rows = |to: Voice| {
+            [
+                ("one like it", udp(to), arrives(to)),
+                ("to a group's MAC", with(udp(to), 0, &[1]), drop(Multicast)),
+                ("from another MAC", with(udp(to), 11, &[0xee]), drop(SpoofedMac)),
+                (
+                    "from another address",
+                    with(udp(to), IP + source + 3, &[9]),
+                    drop(SpoofedAddress),
+                ),
+                ("of another version", with(udp(to), IP, &[0x55]), drop(Malformed)),
+                ("shorter than it says", with(udp(to), IP + length, &[0xff; 2]), drop(Malformed)),
+                ("without its ports", with(udp(to), IP + length, &[0, 4]), drop(Malformed)),
+                ("another like it", udp(to), arrives(to)),
+            ]
+        };
+        scene.hold([near, far].into_iter().flat_map(rows).collect());
     }
 }
 
