@@ -14,6 +14,9 @@
 #define PLAIN_TRIES 4
 #define ICMP_CHECKSUM 2
 
+/* The mark of a refusal on its way back, which has the ends of an answer and is none. */
+#define PLAIN_REFUSAL 0xa7011a17
+
 /* Makes the way of a packet to the backend that was chosen, and that of its answer. */
 static __always_inline void make_ways(struct plain_room *room)
 {
@@ -182,8 +185,10 @@ static __noinline int go_straight(struct __sk_buff *skb, struct plain_room *room
 		return PASS;
 	}
 	if (known && !(known->flags & PLAIN_STRAIGHT) && is_opening(t) &&
-	    is_in_use(known, t->protocol, room->now))
+	    is_in_use(known, t->protocol, room->now)) {
+		skb->mark = PLAIN_REFUSAL;
 		return refuse_sender(skb, &room->flow);
+	}
 	if (known && known->flags & PLAIN_STRAIGHT && ends(t))
 		known->flags |= PLAIN_ENDED;
 	if (!is_opening(t))
@@ -309,6 +314,10 @@ int to_plain(struct __sk_buff *skb)
 	struct plain_room *room = room_at_hand();
 	struct plain_way *known;
 
+	if (skb->mark == PLAIN_REFUSAL) {
+		skb->mark = 0;
+		return PASS;
+	}
 	if (!room || !read_packet(skb, &room->flow))
 		return PASS;
 	if (is_whole_error(&room->flow.transport))
