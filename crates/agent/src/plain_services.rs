@@ -258,7 +258,10 @@ pub(crate) async fn keep(
 ) -> Result<()> {
     let Some(plain) = plain else {
         if let Err(error) = PlainServices::withdraw(bpf_root).await {
-            tracing::warn!(error = told(&error.into()), "plain services are led no more, and left something");
+            tracing::warn!(
+                error = told(&error.into()),
+                "plain services are led no more, and left something"
+            );
         }
         return std::future::pending().await;
     };

@@ -101,11 +101,7 @@ impl PlainServices {
     }
 
     /// Makes one service this one, or none.
-    pub fn put(
-        &mut self,
-        key: ServiceKey,
-        service: Option<&Service>,
-    ) -> Result<(), DatapathError> {
+    pub fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<(), DatapathError> {
         match service {
             Some(service) => self.services.put(key, service),
             None => self.services.remove(key),
@@ -152,10 +148,7 @@ fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
 }
 
 /// The links that a single address of these ranges is behind, by their indexes.
-async fn links_of_pods(
-    netlink: &Netlink,
-    ranges: &[Cidr],
-) -> Result<BTreeSet<u32>, DatapathError> {
+async fn links_of_pods(netlink: &Netlink, ranges: &[Cidr]) -> Result<BTreeSet<u32>, DatapathError> {
     let mut links = BTreeSet::new();
     for any in [
         RouteMessageBuilder::<Ipv4Addr>::new().build(),

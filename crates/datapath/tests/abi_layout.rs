@@ -15,11 +15,10 @@ use atoll_abi::{
     Held, HeldKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE,
     MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface,
     Network, NodePort, NodePortKey, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place, PlainKey,
-    PlainWay, PolicyColumnKey,
-    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
-    SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceDoor,
-    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
-    SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
+    PlainWay, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service,
+    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots,
+    Source, SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 

@@ -135,8 +135,11 @@ const PROMISES: &[Promise] = &[
         plain_services::are_led,
     )
     .on_own_nodes(),
-    promise("plain pods reach the API, which knows them by their tokens", plain_services::the_api_is_reached)
-        .on_own_nodes(),
+    promise(
+        "plain pods reach the API, which knows them by their tokens",
+        plain_services::the_api_is_reached,
+    )
+    .on_own_nodes(),
     promise(
         "services of plain pods and of tenants are not each other's",
         plain_services::tenants_have_their_own,

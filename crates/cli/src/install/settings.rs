@@ -159,7 +159,8 @@ mod tests {
         let agent = |plain_services| Settings { plain_services, ..Settings::default() }.of_agent();
         assert_eq!(agent(None), []);
         assert_eq!(agent(Some(false)), [("--plain-services", "false".to_owned())]);
-        let kept = Settings::default().over(Settings { plain_services: Some(false), ..Settings::default() });
+        let kept = Settings::default()
+            .over(Settings { plain_services: Some(false), ..Settings::default() });
         assert_eq!(kept.plain_services, Some(false));
     }
 

@@ -150,13 +150,17 @@ impl Stage {
 
     fn serve(&self, hosts: &[&Host], affinity: Option<Duration>) {
         let mut wanted = BTreeMap::new();
-        for (v4, protocol) in BOTH.into_iter().flat_map(|v4| [(v4, Protocol::Tcp), (v4, Protocol::Udp)])
+        for (v4, protocol) in
+            BOTH.into_iter().flat_map(|v4| [(v4, Protocol::Tcp), (v4, Protocol::Udp)])
         {
             let addr = |host: &&Host| NetAddr::new(PLAIN, host.ip(v4));
             let port = TARGET.try_into().unwrap();
             let backends: BTreeSet<_> =
                 hosts.iter().map(|host| Backend { addr: addr(host), port }).collect();
-            wanted.insert(key(vip(v4), protocol), Service { backends, affinity, ..Service::default() });
+            wanted.insert(
+                key(vip(v4), protocol),
+                Service { backends, affinity, ..Service::default() },
+            );
         }
         self.worker.run(move |state| state.plain.set(&wanted).unwrap());
     }

@@ -101,7 +101,11 @@ fn asked(stage: &Stage, client: (&str, &str), server: IpAddr) -> Result<Report> 
 }
 
 /// What a pod hears from a target.
-pub(super) fn probed(stage: &Stage, (namespace, pod): (&str, &str), target: &str) -> Result<Report> {
+pub(super) fn probed(
+    stage: &Stage,
+    (namespace, pod): (&str, &str),
+    target: &str,
+) -> Result<Report> {
     let ask = ["atoll", "toolbox", "probe", "--timeout", "2s", target];
     let output = stage.kubectl.exec(namespace, pod, &ask)?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -96,7 +96,8 @@ fn each_port_leads_to_the_port_of_its_name_and_sctp_nowhere() {
     let group = group("IPv4", &ports, &json!([{"addresses": ["10.244.1.2"]}]));
     book.put_slice(&key("web-1"), group);
     let to = |port: u16| vec![format!("10.244.1.2:{port}")];
-    let wanted = [("10.96.0.9:53 TCP".to_owned(), to(5354)), ("10.96.0.9:53 UDP".to_owned(), to(5353))];
+    let wanted =
+        [("10.96.0.9:53 TCP".to_owned(), to(5354)), ("10.96.0.9:53 UDP".to_owned(), to(5353))];
     assert_eq!(served(&book), wanted);
 }
 
@@ -138,7 +139,10 @@ fn what_was_touched_is_told_once_and_what_did_not_change_is_not() {
     assert_eq!(book.take_touched().len(), 1);
     book.put_slice(&key("web-1"), slice());
     assert_eq!(book.take_touched(), BTreeSet::new());
-    book.put_service(&key("web"), Some(front(&json!({"clusterIPs": ["10.96.0.8"], "ports": [{"port": 80}]}))));
+    book.put_service(
+        &key("web"),
+        Some(front(&json!({"clusterIPs": ["10.96.0.8"], "ports": [{"port": 80}]}))),
+    );
     assert_eq!(book.take_touched().len(), 2, "the old address and the new");
     assert_eq!(book.served().len(), 1);
 }
@@ -148,7 +152,10 @@ fn a_namespace_that_is_left_takes_its_services_and_slices_along() {
     let mut book = book(&json!({}));
     book.put_slice(&key("web-1"), web(&json!([{"addresses": ["10.244.1.2"]}])));
     let other = ("infra2".to_owned(), "db".to_owned());
-    book.put_service(&other, Some(front(&json!({"clusterIPs": ["10.96.0.7"], "ports": [{"port": 80}]}))));
+    book.put_service(
+        &other,
+        Some(front(&json!({"clusterIPs": ["10.96.0.7"], "ports": [{"port": 80}]}))),
+    );
     book.leave("infra");
     assert_eq!(served(&book), [("10.96.0.7:80 TCP".to_owned(), vec![])]);
     assert!(book.slices_of("infra").is_empty());

@@ -177,7 +177,8 @@ impl PlainBook {
     fn claims(&self, service: &ObjectKey) -> BTreeMap<ServiceKey, Service> {
         let Some(front) = self.services.get(service) else { return BTreeMap::new() };
         let addresses = front.addresses.iter();
-        let addresses = addresses.filter(|(ip, rank)| **rank == Rank::Cluster && can_be_a_services(**ip));
+        let addresses =
+            addresses.filter(|(ip, rank)| **rank == Rank::Cluster && can_be_a_services(**ip));
         let ports = || front.ports.iter().filter(|port| port.protocol != Protocol::Sctp);
         let all = addresses.flat_map(|(ip, _)| ports().map(move |port| (*ip, port)));
         all.map(|(ip, port)| {
