@@ -5,7 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const PROGRAMS: [&str; 5] = ["from_pod", "from_overlay", "from_node", "from_uplink", "wire"];
+const PROGRAMS: [&str; 6] =
+    ["from_pod", "from_overlay", "from_node", "from_uplink", "wire", "plain"];
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \
                        or name another clang in BPF_CLANG";
 

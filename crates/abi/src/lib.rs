@@ -12,6 +12,7 @@ mod drop_reason;
 mod event;
 mod layout;
 mod outside;
+mod plain;
 mod policy;
 mod service;
 
@@ -37,6 +38,7 @@ pub use outside::{
     CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, EgressNode, EgressNodeKey, Entrance,
     EntranceKey, Held, HeldKey, KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
 };
+pub use plain::{PLAIN_NETWORK, PlainKey, PlainWay};
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,

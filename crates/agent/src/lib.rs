@@ -16,6 +16,7 @@ mod lanes;
 mod leave;
 mod names;
 mod plain;
+mod plain_services;
 mod plugin;
 mod policy;
 mod probe;
@@ -49,6 +50,7 @@ use crate::attachments::AttachmentStore;
 use crate::infra::Infra;
 use crate::names::Names;
 use crate::plain::Plain;
+use crate::plain_services::MadeLinks;
 use crate::probe::Probes;
 use crate::reconcile::{Attendants, Reconciler, Timing};
 
@@ -107,12 +109,27 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         Timing::default(),
     )
     .denying(&config.egress_deny);
+    let (made, plain_services) = lead_plain(client.clone(), config, plain.as_ref());
+    let actor = serve::Actor { requests, audience, plain: made };
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,
-        ended = server.run(serve::Actor { requests, audience }) => ended,
+        ended = server.run(actor) => ended,
+        ended = plain_services => ended,
         ended = plain::keep_routes(client, &config.node_name), if plain.is_some() => ended,
     }
+}
+
+/// Leads the services of plain pods where they are ours to lead, and has a mailbox for their links.
+fn lead_plain<'a>(
+    client: Client,
+    config: &'a AgentConfig,
+    plain: Option<&'a Plain>,
+) -> (Option<mpsc::Sender<MadeLinks>>, impl Future<Output = Result<()>> + 'a) {
+    let led = plain.filter(|_| config.plugin.plain_services);
+    let (made, made_seen) = mpsc::channel(MAILBOX);
+    let at = (config.node_name.as_str(), config.bpf_root.as_path());
+    (led.map(|_| made), plain_services::keep(client, at, led, made_seen))
 }
 
 /// Serves what was counted, where the agent was told to; until the result is dropped.

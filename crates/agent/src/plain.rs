@@ -18,7 +18,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value, json};
 
-use crate::watch::{at_hand, internal_ip};
+use crate::watch::{at_hand, internal_ip, zone};
 
 /// What the network is called among the node's.
 const NETWORK: &str = "atoll-plain";
@@ -34,6 +34,8 @@ pub(crate) const LEASES: &str = "/run/atoll/plain";
 pub(crate) struct Plain {
     /// This node's ranges, each with the range of all nodes that it is a part of.
     ranges: Vec<(Cidr, Cidr)>,
+    /// The zone that the node is in.
+    zone: Option<String>,
 }
 
 impl Plain {
@@ -60,7 +62,18 @@ impl Plain {
             Some(all) => Ok((own, *all)),
             None => bail!("podCIDR {own} of node {name} is not within --plain-network"),
         };
-        Ok(Plain { ranges: own.into_iter().map(within).collect::<Result<_>>()? })
+        let ranges = own.into_iter().map(within).collect::<Result<_>>()?;
+        Ok(Plain { ranges, zone: zone(node) })
+    }
+
+    /// The ranges of this node's pods.
+    pub(crate) fn own_ranges(&self) -> Vec<Cidr> {
+        self.ranges.iter().map(|(own, _)| *own).collect()
+    }
+
+    /// The zone that the node is in.
+    pub(crate) fn zone(&self) -> Option<String> {
+        self.zone.clone()
     }
 
     /// The list of plugins, for a node whose plugins are in `programs`.
@@ -196,6 +209,26 @@ mod tests {
         let wanted = json!([[{"subnet": "10.244.0.0/16", "rangeStart": "10.244.1.1",
             "rangeEnd": "10.244.1.254"}]]);
         assert_eq!(*ranges, wanted);
+    }
+
+    #[test]
+    fn the_plugin_tells_of_links_where_their_services_are_led() {
+        let plain = Plain::of(&node("node1", "192.0.2.1", &["10.244.1.0/24"]), &all()).unwrap();
+        let folder = programs(&["ptp", "host-local", "program"]);
+        for plain_services in [true, false] {
+            let places = crate::PluginPlaces {
+                cni_bin_dir: Some(folder.path().to_owned()),
+                cni_conf_dir: Some(folder.path().to_owned()),
+                plain_services,
+                ..crate::PluginPlaces::default()
+            };
+            let program = folder.path().join("program");
+            places.install(&program, Path::new("/run/agent.sock"), Some(&plain)).unwrap();
+            let text = std::fs::read(folder.path().join("05-atoll.conflist")).unwrap();
+            let list: Value = serde_json::from_slice(&text).unwrap();
+            let told = list["plugins"][0].get("plainServices").cloned();
+            assert_eq!(told, plain_services.then_some(json!(true)));
+        }
     }
 
     #[test]

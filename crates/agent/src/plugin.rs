@@ -46,6 +46,11 @@ pub struct PluginPlaces {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', requires = "cni_conf_dir")]
     #[arg(conflicts_with = "cni_delegate")]
     pub plain_network: Vec<Cidr>,
+
+    /// Whether the services of namespaces of no tenant are led for the pods of the plain network; say
+    /// false where kube-proxy does that.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub plain_services: bool,
 }
 
 impl PluginPlaces {
@@ -62,7 +67,8 @@ impl PluginPlaces {
             })?;
         }
         if let Some(folder) = &self.cni_conf_dir {
-            let text = configuration(socket, self.door(folder, plain)?.as_ref());
+            let leads = plain.is_some() && self.plain_services;
+            let text = configuration(socket, self.door(folder, plain)?.as_ref(), leads);
             put(&folder.join(CONFIGURATION), 0o644, |draft| {
                 io::Write::write_all(draft, text.as_bytes())
             })?;
@@ -110,12 +116,15 @@ pub(crate) fn files(programs: &Path, configurations: &Path) -> Vec<PathBuf> {
 }
 
 /// The newest version that the runtimes in use read. What the other network wants to be told must
-/// be told to us.
-fn configuration(socket: &Path, door: Option<&(Value, Network)>) -> String {
+/// be told to us. Where the agent leads the services of plain pods, it is told of their links.
+fn configuration(socket: &Path, door: Option<&(Value, Network)>, leads: bool) -> String {
     let mut plugin = json!({ "type": PROGRAM, "agentSocket": socket });
     if let Some((delegate, network)) = door {
         plugin["delegate"] = delegate.clone();
         plugin["capabilities"] = door::capabilities(network).into();
+    }
+    if leads {
+        plugin["plainServices"] = true.into();
     }
     let list = json!({ "cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin] });
     format!("{list:#}\n")

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
+use crate::plain_services::MadeLinks;
 use crate::reconcile::{Audience, Listener};
 
 /// The longest question; a list of every attachment of a full node fits.
@@ -33,6 +34,8 @@ pub(crate) struct Actor {
     pub(crate) requests: Sender<Request>,
     /// The mailbox of those who come and go to listen.
     pub(crate) audience: Sender<Audience>,
+    /// The mailbox of links of plain pods, where their services are led.
+    pub(crate) plain: Option<Sender<MadeLinks>>,
 }
 
 /// How many words may wait for a listener before some are missed.
@@ -92,6 +95,7 @@ async fn answer(stream: UnixStream, actor: Actor) -> Result<()> {
     (&mut stream).take(LONGEST_QUESTION).read_line(&mut question).await?;
     let reply = match serde_json::from_str(&question) {
         Ok(Call::Ask(ask)) => ask_actor(ask, &actor.requests).await?,
+        Ok(Call::Made(made)) => tell_made(made.plain_links, actor.plain.as_ref()).await?,
         Ok(Call::Listen(wish)) => {
             let (words, told) = channel(WORDS);
             let listener = Listener::new(wish.observe, words);
@@ -134,5 +138,13 @@ fn line(said: &impl serde::Serialize) -> Result<Vec<u8>> {
 async fn ask_actor(ask: AgentRequest, requests: &Sender<Request>) -> Result<AgentReply> {
     let (reply, answer) = oneshot::channel();
     requests.send(Request { ask, reply }).await?;
+    Ok(answer.await?)
+}
+
+/// Where nobody leads the services of plain pods, nothing is left to do.
+async fn tell_made(links: Vec<String>, desk: Option<&Sender<MadeLinks>>) -> Result<AgentReply> {
+    let Some(desk) = desk else { return Ok(AgentReply::Done) };
+    let (reply, answer) = oneshot::channel();
+    desk.send(MadeLinks { links, reply }).await?;
     Ok(answer.await?)
 }

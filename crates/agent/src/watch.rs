@@ -66,10 +66,10 @@ struct Source {
 }
 
 /// A running watch, which ends with this value.
-struct Watch(JoinHandle<()>);
+pub(crate) struct Watch(JoinHandle<()>);
 
 impl Watch {
-    fn start(watch: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn start(watch: impl Future<Output = ()> + Send + 'static) -> Self {
         Watch(tokio::spawn(watch))
     }
 }
@@ -353,7 +353,7 @@ fn followed_quarters(scope: &Scope) -> BTreeSet<Followed<Quarter>> {
 }
 
 /// Ends the watches that are not wanted, and starts those that are missing.
-fn match_keys<K: Ord + Clone>(
+pub(crate) fn match_keys<K: Ord + Clone>(
     running: &mut BTreeMap<K, Watch>,
     wanted: &BTreeSet<K>,
     start: impl Fn(&K) -> Watch,
@@ -445,7 +445,7 @@ fn named(service: &Service) -> Option<atoll_zones::Service> {
 }
 
 /// A service that cannot be served is not, and that is said once for each change of it.
-fn front(service: &Service) -> Option<ServiceFront> {
+pub(crate) fn front(service: &Service) -> Option<ServiceFront> {
     ServiceFront::read(service)
         .inspect_err(|error| {
             let (namespace, name) = (service.namespace(), service.name_any());
@@ -457,7 +457,7 @@ fn front(service: &Service) -> Option<ServiceFront> {
 /// The label of a node that names its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-fn zone(node: &Node) -> Option<String> {
+pub(crate) fn zone(node: &Node) -> Option<String> {
     node.labels().get(ZONE).cloned()
 }
 
@@ -569,7 +569,7 @@ pub(crate) async fn follow<R, K, V>(
 
 /// Whose a namespace is, by the label that only administrators may set, and the network of its
 /// services: the one that it names, else the tenant's `default`.
-fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Tenancy {
+pub(crate) fn tenancy(namespace: &PartialObjectMeta<Namespace>) -> Tenancy {
     let mark = |name: &str| namespace.labels().get(name).filter(|text| !text.is_empty());
     let network = mark(marks::NETWORK).map_or("default", String::as_str);
     match namespace.labels().get(marks::TENANT) {

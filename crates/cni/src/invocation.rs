@@ -22,6 +22,8 @@ pub struct Invocation {
     pub action: Action,
     /// The plugins for pods of no tenant, where there are any.
     pub door: Option<Chain>,
+    /// Whether the agent is told of the links that those plugins make.
+    pub tells_links: bool,
     /// What the plugins before this one have made.
     pub previous: Option<Value>,
 }
@@ -52,6 +54,8 @@ struct Config {
     valid_attachments: Option<Vec<AttachmentId>>,
     prev_result: Option<Value>,
     delegate: Option<Door>,
+    #[serde(default)]
+    plain_services: bool,
     networks: Option<PathBuf>,
 }
 
@@ -82,6 +86,7 @@ impl Invocation {
         Ok(Invocation {
             action: action(command, &version, env, &config)?,
             door: door(env, &config, input)?,
+            tells_links: config.plain_services,
             previous: config.prev_result,
             agent_socket: config.agent_socket.unwrap_or_else(|| DEFAULT_SOCKET.into()),
             version,

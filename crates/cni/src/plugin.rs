@@ -1,11 +1,12 @@
 //! The plugin as a program: environment and standard input in, JSON and an exit code out.
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::wire::{AgentReply, AgentRequest, ask};
+use crate::wire::{AgentReply, AgentRequest, Made, ask, tell_made};
 use crate::{
     Action, Answer, Attached, CniError, CniResult, ErrorCode, Invocation, SUPPORTED_VERSIONS,
 };
@@ -78,7 +79,12 @@ fn done(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
 /// Through the door; without one, nothing to remove is fine and everything else is not.
 fn not_ours(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
     if let Some(door) = invocation.door {
-        return door.call(command);
+        let answer = door.call(command)?;
+        let is_told = invocation.tells_links && answer.succeeded;
+        return match &invocation.action {
+            Action::Add(_) if is_told => tell_links(&invocation.agent_socket, answer),
+            _ => Ok(answer),
+        };
     }
     match &invocation.action {
         Action::Add(request) => Err(CniError::new(
@@ -95,6 +101,26 @@ fn not_ours(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
         )),
         Action::Del(_) | Action::Gc(_) | Action::Status => Ok(ours(None)),
     }
+}
+
+/// Tells the agent of the links that were made, and answers the runtime once pods behind them are
+/// served.
+fn tell_links(socket: &Path, answer: Answer) -> Result<Answer, CniError> {
+    let result = serde_json::from_slice(&answer.output).unwrap_or_default();
+    match tell_made(socket, &Made { plain_links: links_of_node(&result) })? {
+        AgentReply::Failed(error) => Err(error),
+        _ => Ok(answer),
+    }
+}
+
+/// The interfaces of a result that are in no pod.
+fn links_of_node(result: &Value) -> Vec<String> {
+    let interfaces = result.get("interfaces").and_then(Value::as_array).into_iter().flatten();
+    let is_of_node = |interface: &&Value| {
+        interface.get("sandbox").and_then(Value::as_str).unwrap_or_default().is_empty()
+    };
+    let names = interfaces.filter(is_of_node).filter_map(|interface| interface.get("name"));
+    names.filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }
 
 fn request(action: &Action) -> AgentRequest {
@@ -120,4 +146,54 @@ fn added(invocation: &Invocation, attached: &Attached) -> Option<Value> {
     let previous = invocation.previous.as_ref();
     let result = CniResult { attached, sandbox: &request.sandbox, previous };
     Some(result.to_json(&invocation.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn of_a_result_the_links_of_the_node_are_those_without_a_sandbox() {
+        assert_eq!(links_of_node(&result()), ["veth1", "veth2"]);
+        assert!(links_of_node(&Value::Null).is_empty());
+    }
+
+    fn result() -> Value {
+        let interfaces = json!([
+            {"name": "veth1", "mac": "02:00:00:00:00:01"}, {"name": "veth2", "sandbox": ""},
+            {"name": "eth0", "sandbox": "/run/netns/pod"},
+        ]);
+        json!({"cniVersion": "1.0.0", "interfaces": interfaces})
+    }
+
+    /// What the runtime hears when an agent says this of the links, and what the agent heard.
+    fn told(reply: &AgentReply) -> (Result<Answer, CniError>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::scope(|scope| {
+            let agent = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut heard = String::new();
+                BufReader::new(&stream).read_line(&mut heard).unwrap();
+                writeln!(stream, "{}", serde_json::to_string(reply).unwrap()).unwrap();
+                heard
+            });
+            let answer = Answer { output: result().to_string().into_bytes(), succeeded: true };
+            (tell_links(&socket, answer), agent.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn the_runtime_gets_the_other_plugins_result_once_the_agent_serves_its_links() {
+        let (answer, heard) = told(&AgentReply::Done);
+        assert_eq!(heard.trim(), r#"{"plainLinks":["veth1","veth2"]}"#);
+        assert_eq!(answer.unwrap().output, result().to_string().into_bytes());
+        let refusal = CniError::new(ErrorCode::TryAgainLater, "not now");
+        let (answer, _) = told(&AgentReply::Failed(refusal.clone()));
+        assert_eq!(answer.unwrap_err(), refusal);
+    }
 }

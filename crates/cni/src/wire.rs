@@ -20,6 +20,8 @@ use atoll_types::PodRef;
 pub enum Call {
     /// Wants to listen.
     Listen(Listen),
+    /// Tells of links.
+    Made(Made),
     /// Wants one answer.
     Ask(AgentRequest),
 }
@@ -30,6 +32,14 @@ pub enum Call {
 pub struct Listen {
     /// Of what.
     pub observe: EventFilter,
+}
+
+/// The links of the node that another plugin has made for a pod of no tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Made {
+    /// Their names.
+    pub plain_links: Vec<String>,
 }
 
 /// What a listener is told.
@@ -140,6 +150,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks the agent at `socket`.
 pub fn ask(socket: &Path, request: &AgentRequest) -> Result<AgentReply, CniError> {
+    call(socket, request)
+}
+
+/// Tells the agent at `socket` of links; it answers when pods behind them are served.
+pub fn tell_made(socket: &Path, made: &Made) -> Result<AgentReply, CniError> {
+    call(socket, made)
+}
+
+fn call(socket: &Path, request: &impl Serialize) -> Result<AgentReply, CniError> {
     exchange(socket, request).map_err(|error| {
         CniError::new(
             ErrorCode::TryAgainLater,
@@ -152,7 +171,7 @@ pub fn ask(socket: &Path, request: &AgentRequest) -> Result<AgentReply, CniError
     })
 }
 
-fn exchange(socket: &Path, request: &AgentRequest) -> std::io::Result<AgentReply> {
+fn exchange(socket: &Path, request: &impl Serialize) -> std::io::Result<AgentReply> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -169,13 +188,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_and_who_listens_are_told_apart() {
-        let both = [
+    fn who_asks_who_tells_and_who_listens_are_told_apart() {
+        let all = [
             Call::Ask(AgentRequest::Drops),
             Call::Ask(AgentRequest::Gc(vec![])),
             Call::Listen(Listen { observe: EventFilter::default() }),
+            Call::Made(Made { plain_links: vec!["veth1".to_owned()] }),
         ];
-        for call in both {
+        for call in all {
             let line = serde_json::to_string(&call).unwrap();
             assert_eq!(serde_json::from_str::<Call>(&line).unwrap(), call, "{line}");
         }

@@ -7,8 +7,8 @@
 
 #include "events.h"
 #include "flow.h"
+#include "signs.h"
 
-#define SECONDS(n) ((n) * 1000000000ULL)
 #define SEEN_AGAIN SECONDS(1)
 
 static __always_inline __u64 lifetime(__u8 protocol, __u8 state)
@@ -27,33 +27,9 @@ static __always_inline __u64 lifetime(__u8 protocol, __u8 state)
 	}
 }
 
-/* Another CPU may have seen a later packet than ours, and then none has passed. */
-static __always_inline __u64 passed(__u64 since, __u64 now)
-{
-	return now > since ? now - since : 0;
-}
-
 static __always_inline bool is_over(const struct connection *known, __u8 protocol, __u64 now)
 {
 	return passed(known->last_seen, now) > lifetime(protocol, known->state);
-}
-
-static __always_inline bool is_opening(const struct transport *t)
-{
-	const __u8 all = TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST;
-
-	switch (t->protocol) {
-	case TCP_PROTOCOL:
-		return (t->signs & all) == TCP_SYN;
-	case SCTP_PROTOCOL:
-		return t->signs == SCTP_INIT;
-	case ICMP_PROTOCOL:
-		return t->signs == ICMP_ECHO;
-	case IPV6_ICMP:
-		return t->signs == ICMPV6_ECHO;
-	default:
-		return true;
-	}
 }
 
 /* What comes in the middle of a connection, and makes sense there. */
@@ -68,21 +44,6 @@ static __always_inline bool is_continuing(const struct transport *t)
 	if (t->protocol != TCP_PROTOCOL)
 		return true;
 	return flags && !(flags & TCP_SYN && flags & (TCP_FIN | TCP_RST));
-}
-
-static __always_inline bool breaks_off(const struct transport *t)
-{
-	if (t->protocol == TCP_PROTOCOL)
-		return t->signs & TCP_RST;
-	return t->protocol == SCTP_PROTOCOL &&
-	       (t->signs == SCTP_ABORT || t->signs == SCTP_SHUTDOWN_COMPLETE);
-}
-
-static __always_inline bool is_last_word(const struct transport *t)
-{
-	if (t->protocol == TCP_PROTOCOL)
-		return t->signs & TCP_FIN;
-	return t->protocol == SCTP_PROTOCOL && t->signs == SCTP_SHUTDOWN;
 }
 
 static __noinline void tell_flow(struct __sk_buff *skb, struct flow *flow,

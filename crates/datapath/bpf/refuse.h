@@ -4,7 +4,7 @@
 #pragma once
 
 #include "flow.h"
-#include "gateway_error.h"
+#include "tell.h"
 
 #define ICMP_PROTOCOL_UNREACHABLE 2
 #define ICMP_PORT_UNREACHABLE 3

@@ -6,6 +6,7 @@
  * options or extension headers gets no answer. */
 #pragma once
 
+#include "gateway_error.h"
 #include "refuse.h"
 
 static __noinline int reset_client(struct __sk_buff *skb, struct interface *own, struct flow *flow)

@@ -76,6 +76,9 @@ pub enum DatapathError {
     /// More backends than the kernel's layout has room for.
     #[error("a service may have {max} backends, not {0}", max = crate::spread::MOST_BACKENDS)]
     TooManyBackends(usize),
+    /// A link that is no plain pod's is to have the programs of one.
+    #[error("link {0} is no side of a plain pod's pair, so its services are not led")]
+    NoPodsLink(String),
     /// Two networks have one node port.
     #[error("node port {0} leads to a service of another network already")]
     NodePortTaken(u16),

@@ -183,15 +183,17 @@ impl Netlink {
         }
     }
 
-    /// The id of the BPF program in the filter with `priority` on a link's ingress.
-    pub(crate) async fn ingress_program(
+    /// The id of the BPF program in the filter with `priority` on a link's ingress or egress.
+    pub(crate) async fn filter_program(
         &self,
         link: &Link,
+        at_egress: bool,
         priority: u16,
     ) -> Result<Option<u32>, DatapathError> {
         let index = i32::try_from(link.index).attempt(|| format!("use index {}", link.index))?;
-        let all = self.handle.traffic_filter(index).get().ingress().execute();
-        let found: Result<Vec<TcMessage>, _> = all.try_collect().await;
+        let all = self.handle.traffic_filter(index).get();
+        let all = if at_egress { all.egress() } else { all.ingress() };
+        let found: Result<Vec<TcMessage>, _> = all.execute().try_collect().await;
         let filters = match found {
             // The link has no queueing discipline that filters could be on.
             Err(error) if is(&error, Errno::EINVAL) => vec![],

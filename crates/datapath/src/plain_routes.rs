@@ -89,7 +89,7 @@ pub(crate) fn told(route: &RouteMessage) -> String {
     }
 }
 
-fn range(route: &RouteMessage) -> Option<Cidr> {
+pub(crate) fn range(route: &RouteMessage) -> Option<Cidr> {
     let to = route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(address) => ip(address),
         _ => None,

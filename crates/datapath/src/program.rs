@@ -53,6 +53,8 @@ pub(crate) struct Program {
     id: u32,
     attachment: Attachment,
     links: PathBuf,
+    /// Whether it sees what a link receives or what it sends.
+    hook: TcAttachType,
 }
 
 impl fmt::Debug for Program {
@@ -84,6 +86,13 @@ impl<'a> Loader<'a> {
         Loader { objects, attachment: Attachment::Clsact, links: PathBuf::new() }
     }
 
+    /// Programs loaded by this have maps pinned in `maps` and are filters.
+    pub(crate) fn of_plain_pods(maps: &Path) -> Self {
+        let mut objects = EbpfLoader::new();
+        objects.default_map_pin_directory(maps);
+        Loader { objects, attachment: Attachment::Clsact, links: PathBuf::new() }
+    }
+
     /// Loads the program `name` out of `object`.
     pub(crate) fn load(
         &mut self,
@@ -95,11 +104,17 @@ impl<'a> Loader<'a> {
         let program = classifier(&mut object, name)?;
         program.load().attempt(|| format!("load program {name} into the kernel"))?;
         let id = program.info().attempt(|| format!("look at program {name}"))?.id();
-        Ok(Program { name, object, id, attachment: self.attachment, links: self.links.clone() })
+        let (attachment, links) = (self.attachment, self.links.clone());
+        Ok(Program { name, object, id, attachment, links, hook: TcAttachType::Ingress })
     }
 }
 
 impl Program {
+    /// The same for what a link sends; a filter.
+    pub(crate) fn of_egress(self) -> Self {
+        Program { attachment: Attachment::Clsact, hook: TcAttachType::Egress, ..self }
+    }
+
     /// Whether exactly this program is on the link.
     pub(crate) async fn is_on(
         &self,
@@ -109,7 +124,7 @@ impl Program {
         let found = match self.attachment {
             Attachment::Tcx if !self.pin(link).exists() => return Ok(false),
             Attachment::Tcx => tcx_programs(link)?,
-            Attachment::Clsact => filter_on(netlink, link).await?.into_iter().collect(),
+            Attachment::Clsact => filter_on(netlink, link, self.hook).await?.into_iter().collect(),
         };
         Ok(found.contains(&self.id))
     }
@@ -122,11 +137,11 @@ impl Program {
     ) -> Result<bool, DatapathError> {
         match self.attachment {
             Attachment::Tcx => Ok(self.pin(link).exists()),
-            Attachment::Clsact => Ok(filter_on(netlink, link).await?.is_some()),
+            Attachment::Clsact => Ok(filter_on(netlink, link, self.hook).await?.is_some()),
         }
     }
 
-    /// Puts the program on the link's ingress, in the place of an older one if there is one.
+    /// Puts the program on the link, in the place of an older one if there is one.
     pub(crate) async fn put_on(
         &mut self,
         netlink: &Netlink,
@@ -135,7 +150,7 @@ impl Program {
         match self.attachment {
             Attachment::Tcx => self.put_tcx(link).await,
             Attachment::Clsact => {
-                let occupied = filter_on(netlink, link).await?.is_some();
+                let occupied = filter_on(netlink, link, self.hook).await?.is_some();
                 self.put_filter(link, occupied)
             }
         }
@@ -149,8 +164,8 @@ impl Program {
     ) -> Result<(), DatapathError> {
         match self.attachment {
             Attachment::Tcx => unpin(&self.pin(link)),
-            Attachment::Clsact if filter_on(netlink, link).await?.is_some() => {
-                remove_filter(self.name, &link.name)
+            Attachment::Clsact if filter_on(netlink, link, self.hook).await?.is_some() => {
+                remove_filter(self.name, &link.name, self.hook)
             }
             Attachment::Clsact => Ok(()),
         }
@@ -185,11 +200,11 @@ impl Program {
         let attempt = || format!("attach program {} to link {}", self.name, link.name);
         make_room_for_filters(link)?;
         let program = classifier(&mut self.object, self.name)?;
-        let ingress = TcAttachType::Ingress;
+        let hook = self.hook;
         let put = if occupied {
             let older = SchedClassifierLink::attached(
                 &link.name,
-                ingress,
+                hook,
                 FILTER_PRIORITY,
                 FILTER_HANDLE,
                 None,
@@ -198,7 +213,7 @@ impl Program {
         } else {
             let options =
                 NlOptions { priority: FILTER_PRIORITY, handle: FILTER_HANDLE, classid: None };
-            program.attach_with_options(&link.name, ingress, TcAttachOptions::Netlink(options))
+            program.attach_with_options(&link.name, hook, TcAttachOptions::Netlink(options))
         };
         let taken = program.take_link(put.attempt(attempt)?).attempt(attempt)?;
         mem::forget(taken);
@@ -265,13 +280,21 @@ fn tcx_programs(link: &Link) -> Result<Vec<u32>, DatapathError> {
     Ok(programs.iter().map(ProgramInfo::id).collect())
 }
 
-async fn filter_on(netlink: &Netlink, link: &Link) -> Result<Option<u32>, DatapathError> {
-    netlink.ingress_program(link, FILTER_PRIORITY).await
+async fn filter_on(
+    netlink: &Netlink,
+    link: &Link,
+    hook: TcAttachType,
+) -> Result<Option<u32>, DatapathError> {
+    netlink.filter_program(link, hook == TcAttachType::Egress, FILTER_PRIORITY).await
 }
 
-/// Removes the filters of a program from a link's ingress; of one that has none, nothing.
-pub(crate) fn remove_filter(program: &str, link: &str) -> Result<(), DatapathError> {
-    match tc::qdisc_detach_program(link, TcAttachType::Ingress, program) {
+/// Removes the filters of a program from a link; of one that has none, nothing.
+pub(crate) fn remove_filter(
+    program: &str,
+    link: &str,
+    hook: TcAttachType,
+) -> Result<(), DatapathError> {
+    match tc::qdisc_detach_program(link, hook, program) {
         Err(TcError::IoError(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         done => done.attempt(|| format!("take program {program} off link {link}")),
     }

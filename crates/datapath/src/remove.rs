@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use aya::programs::TcAttachType;
+
 use crate::error::{DatapathError, Remains};
 use crate::netlink::{Link, Netlink};
-use crate::pins::Pins;
+use crate::pins::{self, Pins};
 use crate::program::remove_filter;
-use crate::{held, node_link, overlay, plain_routes};
+use crate::{held, node_link, overlay, plain_routes, plain_services};
 
 /// Links go first: without its program, a link must not be there.
 pub(crate) async fn remove(bpf_root: &Path) -> Result<(), DatapathError> {
     let mut errors = remove_links().await.unwrap_or_else(|error| vec![error]);
+    let plain = plain_services::folder(bpf_root);
+    errors.extend(plain.exists().then(|| pins::remove_all(&plain)).and_then(Result::err));
     errors.extend(Pins::new(bpf_root).remove());
     if errors.is_empty() { Ok(()) } else { Err(DatapathError::Remains(Remains(errors))) }
 }
@@ -33,7 +37,8 @@ async fn remove_links() -> Result<Vec<DatapathError>, DatapathError> {
         if is_ours(&link) {
             errors.extend(netlink.remove(&link).await.err());
         } else {
-            errors.extend(remove_filter("from_uplink", &link.name).err());
+            errors.extend(remove_filter("from_uplink", &link.name, TcAttachType::Ingress).err());
+            errors.extend(plain_services::take_off(&link).err());
         }
     }
     errors.extend(plain_routes::set(&netlink, &BTreeMap::new()).await.err());
@@ -45,7 +50,8 @@ pub(crate) async fn traces(bpf_root: &Path) -> Result<Vec<String>, DatapathError
     let netlink = Netlink::open()?;
     let links = netlink.links().await?;
     let links = links.into_iter().filter(is_ours).map(|link| format!("link {}", link.name));
-    let pins = Pins::new(bpf_root).layouts()?.into_iter();
+    let plain = Some(plain_services::folder(bpf_root)).filter(|dir| dir.exists());
+    let pins = Pins::new(bpf_root).layouts()?.into_iter().chain(plain);
     let pins = pins.map(|dir| format!("pins in {}", dir.display()));
     let routes = plain_routes::list(&netlink).await?;
     let addresses = held::list(&netlink).await?;

@@ -14,11 +14,11 @@ use atoll_abi::{
     EgressNode, EgressNodeKey, Endpoint, EndpointKey, Entrance, EntranceKey, Event, EventKind,
     Held, HeldKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE,
     MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface,
-    Network, NodePort, NodePortKey, PROBER_PORTS, Peer, PeerKey, Place, PolicyColumnKey,
-    PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict, SECOND_BANK,
-    SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceDoor,
-    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
-    SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
+    Network, NodePort, NodePortKey, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place, PlainKey,
+    PlainWay, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service,
+    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots,
+    Source, SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 
@@ -83,6 +83,36 @@ fn structs_of_services() -> Vec<String> {
             format!("BACKENDS_PER_PAGE == {BACKENDS_PER_PAGE}"),
             format!("SIDE_CLIENTS == {SIDE_CLIENTS} && SIDE_BACKENDS == {SIDE_BACKENDS} && SIDE_OUTSIDE == {SIDE_OUTSIDE}"),
         ],
+    ]
+    .concat()
+}
+
+fn structs_of_plain_pods() -> Vec<String> {
+    [
+        same_layout!(
+            PlainKey,
+            "plain_key",
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol,
+            kind,
+            reserved
+        ),
+        same_layout!(
+            PlainWay,
+            "plain_way",
+            seen,
+            source,
+            destination,
+            source_port,
+            destination_port,
+            place,
+            flags,
+            reserved
+        ),
+        vec![format!("PLAIN_NETWORK == {PLAIN_NETWORK}")],
     ]
     .concat()
 }
@@ -251,7 +281,7 @@ fn compiles(facts: &[String]) -> Result<(), String> {
     let source = dir.path().join("facts.c");
     let assertions = facts.iter().map(|fact| format!("_Static_assert({fact}, \"\");\n"));
     let text = format!(
-        "#include \"outside_abi.h\"\n#include \"service_abi.h\"\n{}",
+        "#include \"outside_abi.h\"\n#include \"plain_abi.h\"\n#include \"service_abi.h\"\n{}",
         assertions.collect::<String>()
     );
     std::fs::write(&source, text).unwrap();
@@ -274,6 +304,7 @@ fn both_sides_have_the_same_sizes_offsets_and_numbers() {
     let structs = [
         structs(),
         structs_of_services(),
+        structs_of_plain_pods(),
         structs_of_the_outside(),
         structs_of_connections(),
         structs_of_events(),

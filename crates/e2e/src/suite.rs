@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, power, probes,
-    reach, restored, services, upgraded, users, workloads,
+    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, plain_services,
+    power, probes, reach, restored, services, upgraded, users, workloads,
 };
 use crate::stage::Stage;
 
@@ -128,6 +128,21 @@ const PROMISES: &[Promise] = &[
     promise(
         "plain pods reach each other, by their own addresses, and nodes",
         plain::everybody_meets,
+    )
+    .on_own_nodes(),
+    promise(
+        "services of no tenant's namespace are led for plain pods, without kube-proxy",
+        plain_services::are_led,
+    )
+    .on_own_nodes(),
+    promise(
+        "plain pods reach the API, which knows them by their tokens",
+        plain_services::the_api_is_reached,
+    )
+    .on_own_nodes(),
+    promise(
+        "services of plain pods and of tenants are not each other's",
+        plain_services::tenants_have_their_own,
     )
     .on_own_nodes(),
     promise("plain pods and tenants do not meet", plain::tenants_stay_apart).on_own_nodes(),

@@ -159,7 +159,7 @@ impl TargetSlice {
 }
 
 /// Whether an address cannot mean the very node that looks at it, or its link.
-fn is_elsewhere(ip: &IpAddr) -> bool {
+pub(crate) fn is_elsewhere(ip: &IpAddr) -> bool {
     let is_near = match ip {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_broadcast(),
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local(),

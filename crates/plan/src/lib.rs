@@ -18,5 +18,5 @@ pub use node::{
     Reach, Resolver, ServiceDoor,
 };
 pub use outside::{Closed, Egress, Exit, Exits};
-pub use service::{Backend, Service, ServiceKey, Side};
+pub use service::{Backend, PLAIN, Service, ServiceKey, Side};
 pub use step::Step;

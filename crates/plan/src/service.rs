@@ -26,6 +26,9 @@ pub struct ServiceKey {
     pub side: Side,
 }
 
+/// The number of services of no tenant's namespace, in maps that hold nobody else's.
+pub const PLAIN: NetworkId = NetworkId::MIN;
+
 /// Whose packets a [`ServiceKey`] leads. A service may lead to pods of another network of its tenant;
 /// then the client's node chooses a node, and that node who of its own pods takes the connection.
 #[derive(

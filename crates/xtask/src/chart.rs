@@ -38,6 +38,7 @@ const MARKS: [Mark; 4] = [
             {{- end }}
             {{- with .Values.plainNetwork }}
             - --plain-network={{ join \",\" . }}
+            - --plain-services={{ $.Values.plainServices }}
             {{- end }}
 ",
     ),

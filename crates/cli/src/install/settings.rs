@@ -48,6 +48,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', conflicts_with = "delegate")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) plain_network: Vec<Cidr>,
+    /// Whether the services of namespaces of no tenant are led for the pods of the plain network, as
+    /// they are by default; say false where kube-proxy does that.
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) plain_services: Option<bool>,
 }
 
 /// An address and a port.
@@ -85,6 +90,7 @@ impl Settings {
             flat_cidrs: either(self.flat_cidrs, before.flat_cidrs),
             delegate: self.delegate.or(before.delegate),
             plain_network: either(self.plain_network, before.plain_network),
+            plain_services: self.plain_services.or(before.plain_services),
         }
     }
 
@@ -94,6 +100,7 @@ impl Settings {
         let options = [
             ("--cni-delegate", self.delegate.clone()),
             ("--plain-network", joined(&self.plain_network)),
+            ("--plain-services", self.plain_services.map(|it| it.to_string())),
             ("--tunnel-port", port),
             ("--cluster-dns", joined(&self.cluster_dns)),
             ("--cluster-domain", self.cluster_domain.clone()),
@@ -145,6 +152,16 @@ mod tests {
         let given = Settings { tunnel_port: Some(4791), ..Settings::default() };
         let settings = given.over(before.clone());
         assert_eq!((settings.tunnel_port, settings.cluster_dns), (Some(4791), before.cluster_dns));
+    }
+
+    #[test]
+    fn whether_plain_services_are_led_is_said_to_the_agent_where_it_was_said_at_all() {
+        let agent = |plain_services| Settings { plain_services, ..Settings::default() }.of_agent();
+        assert_eq!(agent(None), []);
+        assert_eq!(agent(Some(false)), [("--plain-services", "false".to_owned())]);
+        let kept = Settings::default()
+            .over(Settings { plain_services: Some(false), ..Settings::default() });
+        assert_eq!(kept.plain_services, Some(false));
     }
 
     #[test]

@@ -42,6 +42,13 @@ fn add_names_the_pod_and_its_sandbox() {
 }
 
 #[test]
+fn the_agent_is_told_of_others_links_where_the_configuration_says_so() {
+    assert!(!parse("ADD", &environment(), CONFIG).unwrap().tells_links);
+    let told = CONFIG.replace('}', r#","plainServices":true}"#);
+    assert!(parse("ADD", &environment(), &told).unwrap().tells_links);
+}
+
+#[test]
 fn del_needs_no_namespace_and_no_pod() {
     let mut env = environment();
     env.remove("CNI_NETNS");

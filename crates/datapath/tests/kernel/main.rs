@@ -23,6 +23,7 @@ mod node_ports;
 mod outside;
 mod overlay;
 mod overlay_ipv6;
+mod plain_services;
 mod policy;
 mod policy_evasion;
 mod policy_threats;

@@ -12,7 +12,7 @@ use crate::tenants;
 
 /// What the nodes of our own clusters get their podCIDRs from.
 const RANGE: &str = "10.244.0.0/16";
-const NAMESPACE: &str = "plain";
+pub(super) const NAMESPACE: &str = "plain";
 const YESTERDAYS: &str = "atoll-of-yesterday";
 /// A pod that uses its node's network.
 const HOST: &str = "host";
@@ -78,7 +78,7 @@ pub(crate) fn tenants_stay_apart(stage: &Stage) -> Result<()> {
     stage.kubectl.run(&["delete", "namespace", NAMESPACE]).map(drop)
 }
 
-fn address(stage: &Stage, namespace: &str, pod: &str) -> Result<IpAddr> {
+pub(super) fn address(stage: &Stage, namespace: &str, pod: &str) -> Result<IpAddr> {
     let found = stage.kubectl.get(&["pod", "--namespace", namespace, pod])?;
     let ip = found["status"]["podIP"].as_str().with_context(|| format!("{pod} has no address"))?;
     Ok(ip.parse()?)
@@ -96,9 +96,17 @@ fn reaches(stage: &Stage, client: (&str, &str), server: IpAddr) -> Result<bool> 
     Ok(matches!(asked(stage, client, server)?.outcome, Outcome::Answered(_)))
 }
 
-fn asked(stage: &Stage, (namespace, pod): (&str, &str), server: IpAddr) -> Result<Report> {
-    let target = format!("tcp/{server}");
-    let ask = ["atoll", "toolbox", "probe", "--timeout", "2s", &target];
+fn asked(stage: &Stage, client: (&str, &str), server: IpAddr) -> Result<Report> {
+    probed(stage, client, &format!("tcp/{server}"))
+}
+
+/// What a pod hears from a target.
+pub(super) fn probed(
+    stage: &Stage,
+    (namespace, pod): (&str, &str),
+    target: &str,
+) -> Result<Report> {
+    let ask = ["atoll", "toolbox", "probe", "--timeout", "2s", target];
     let output = stage.kubectl.exec(namespace, pod, &ask)?;
     let said = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).with_context(|| format!("{pod} cannot ask: {said}"))
@@ -115,7 +123,7 @@ fn pod(name: &str, node: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Pod
-metadata: {{name: {name}, namespace: {NAMESPACE}}}
+metadata: {{name: {name}, namespace: {NAMESPACE}, labels: {{pod: {name}}}}}
 spec:
   hostNetwork: {on_host}
   nodeSelector: {{kubernetes.io/hostname: {node}}}

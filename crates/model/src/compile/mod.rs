@@ -12,8 +12,8 @@ mod topology;
 pub use egress::{Outlet, OutletOf, never_outside, only};
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
-    EndpointGroup, Followed, Rank, ResolverFront, ServiceBook, ServiceComplaint, ServiceError,
-    ServiceFront, ServiceName,
+    EndpointGroup, Followed, PlainBook, PlainGroup, Rank, ResolverFront, ServiceBook,
+    ServiceComplaint, ServiceError, ServiceFront, ServiceName,
 };
 pub use topology::{
     Answers, Attachment, Compiled, Complaint, Front, NodeView, Occupant, OwnResolver, compile,

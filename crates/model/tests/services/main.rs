@@ -5,5 +5,6 @@
 mod across;
 mod leads_where;
 mod order;
+mod plain;
 mod resolvers;
 mod stage;

@@ -14,6 +14,7 @@ mod grievances;
 mod homes;
 mod network;
 mod outside;
+mod plain;
 mod slice;
 
 pub use across::Followed;
@@ -21,4 +22,5 @@ pub use book::{ServiceBook, ServiceName};
 pub use front::{ServiceError, ServiceFront};
 pub use fronts::{Rank, ServiceComplaint};
 pub use network::ResolverFront;
+pub use plain::{PlainBook, PlainGroup};
 pub use slice::EndpointGroup;

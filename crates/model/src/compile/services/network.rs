@@ -320,7 +320,7 @@ fn let_in(front: &ServiceFront, v4: bool) -> BTreeSet<Cidr> {
 }
 
 /// Not an address that means the node itself, everybody or nobody.
-fn can_be_a_services(ip: IpAddr) -> bool {
+pub(super) fn can_be_a_services(ip: IpAddr) -> bool {
     let link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] >= 240,
         IpAddr::V6(ip) => ip.is_unicast_link_local(),

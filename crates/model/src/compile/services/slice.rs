@@ -8,7 +8,7 @@ use atoll_types::{PodRef, Protocol};
 use k8s_openapi::api::discovery::v1 as k8s;
 
 /// The label by which a slice names its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Endpoints that listen on the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,28 +65,32 @@ impl EndpointGroup {
 }
 
 /// A port without a number means every port, which no port of a service can mean.
-fn port(port: &k8s::EndpointPort) -> Option<((String, Protocol), NonZeroU16)> {
+pub(super) fn port(port: &k8s::EndpointPort) -> Option<((String, Protocol), NonZeroU16)> {
     let protocol = Protocol::parse(port.protocol.as_deref())?;
     let number = u16::try_from(port.port?).ok().and_then(NonZeroU16::new)?;
     Some(((port.name.clone().unwrap_or_default(), protocol), number))
 }
 
 fn members(endpoint: &k8s::Endpoint, namespace: &str, v4: bool) -> Vec<Member> {
+    let each = whoever(endpoint, namespace, v4).into_iter();
+    each.map(|who| member(endpoint, who)).collect()
+}
+
+/// What an endpoint says of itself, for one who it is.
+pub(super) fn member(endpoint: &k8s::Endpoint, who: Who) -> Member {
     let conditions = endpoint.conditions.clone().unwrap_or_default();
     let ready = conditions.ready.unwrap_or(true);
     let serving = conditions.serving.unwrap_or(ready);
     let hints = endpoint.hints.clone().unwrap_or_default();
     let for_nodes = hints.for_nodes.into_iter().flatten().map(|node| node.name);
     let for_zones = hints.for_zones.into_iter().flatten().map(|zone| zone.name);
-    let member = Member {
-        who: Who::Address(IpAddr::from([0; 4])),
+    Member {
+        who,
         ready,
         last_resort: serving && conditions.terminating.unwrap_or(false),
         for_nodes: for_nodes.collect(),
         for_zones: for_zones.collect(),
-    };
-    let each = whoever(endpoint, namespace, v4).into_iter();
-    each.map(|who| Member { who, ..member.clone() }).collect()
+    }
 }
 
 fn whoever(endpoint: &k8s::Endpoint, namespace: &str, v4: bool) -> Vec<Who> {

@@ -1,0 +1,372 @@
+//! The services of namespaces of no tenant, for this node's plain pods, where no kube-proxy runs.
+//!
+//! Who stands behind which is thought out by [`PlainBook`], and led by programs that are the plain
+//! pods' own ([`PlainServices`]). The rules of this file: a namespace is watched only while it is known
+//! to be nobody's; nothing is written before everything was seen once; and a pod's link is answered for
+//! when its programs are on it and the services are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use atoll_cni::wire::AgentReply;
+use atoll_cni::{CniError, ErrorCode};
+use atoll_datapath::PlainServices;
+use atoll_model::compile::{PlainBook, PlainGroup, ServiceFront};
+use atoll_plan::{Service, ServiceKey};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Namespace, Service as ServiceObject};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+use crate::plain::Plain;
+use crate::seen::{Delta, Tenancy};
+use crate::watch::{Watch, at_hand, deltas, front, match_keys, tenancy};
+
+/// How many news may wait. Watches wait when there are more.
+const MAILBOX: usize = 1024;
+/// After how long what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Links that a plugin made for a plain pod, and where to answer once the pod is served.
+#[derive(Debug)]
+pub(crate) struct MadeLinks {
+    /// Their names.
+    pub(crate) links: Vec<String>,
+    /// The way back to the plugin.
+    pub(crate) reply: oneshot::Sender<AgentReply>,
+}
+
+/// What was seen in the API.
+#[derive(Debug)]
+enum News {
+    /// Namespaces of no tenant.
+    Namespaces(Delta<String, ()>),
+    /// The services of one of them.
+    Services(String, Delta<String, ServiceFront>),
+    /// Its slices.
+    Slices(String, Delta<String, PlainGroup>),
+}
+
+/// What of a namespace was seen whole.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
+    services: bool,
+    slices: bool,
+}
+
+/// Everything that was seen, and whether it is all there is.
+#[derive(Debug)]
+struct Register {
+    book: PlainBook,
+    /// None before all of them were seen.
+    namespaces: Option<BTreeMap<String, Listed>>,
+}
+
+impl Register {
+    fn new(node: &str, zone: Option<String>) -> Self {
+        Register { book: PlainBook::new(node, zone), namespaces: None }
+    }
+
+    /// The namespaces that are to be watched.
+    fn namespaces(&self) -> BTreeSet<String> {
+        self.namespaces.iter().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    fn is_whole(&self) -> bool {
+        let listed = |namespaces: &BTreeMap<String, Listed>| {
+            namespaces.values().all(|listed| listed.services && listed.slices)
+        };
+        self.namespaces.as_ref().is_some_and(listed)
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Namespaces(delta) => self.hear_namespaces(delta),
+            News::Services(namespace, delta) => self.hear_services(&namespace, delta),
+            News::Slices(namespace, delta) => self.hear_slices(&namespace, delta),
+        }
+    }
+
+    fn hear_namespaces(&mut self, delta: Delta<String, ()>) {
+        let mut now = self.namespaces();
+        match delta {
+            Delta::All(all) => now = all.into_keys().collect(),
+            Delta::Put(name, ()) => drop(now.insert(name)),
+            Delta::Gone(name) => drop(now.remove(&name)),
+        }
+        let known = self.namespaces.get_or_insert_default();
+        let left: Vec<_> = known.keys().filter(|name| !now.contains(*name)).cloned().collect();
+        for name in &left {
+            known.remove(name);
+            self.book.leave(name);
+        }
+        for name in now {
+            known.entry(name).or_default();
+        }
+    }
+
+    /// What is seen of a namespace, unless it is left already.
+    fn listed(&mut self, namespace: &str) -> Option<&mut Listed> {
+        self.namespaces.as_mut()?.get_mut(namespace)
+    }
+
+    fn hear_services(&mut self, namespace: &str, delta: Delta<String, ServiceFront>) {
+        let Some(listed) = self.listed(namespace) else { return };
+        listed.services |= matches!(delta, Delta::All(_));
+        let known = self.book.services_of(namespace);
+        for (key, front) in changes(namespace, known, delta) {
+            self.book.put_service(&key, front);
+        }
+    }
+
+    fn hear_slices(&mut self, namespace: &str, delta: Delta<String, PlainGroup>) {
+        let Some(listed) = self.listed(namespace) else { return };
+        listed.slices |= matches!(delta, Delta::All(_));
+        let known = self.book.slices_of(namespace);
+        for (key, group) in changes(namespace, known, delta) {
+            self.book.put_slice(&key, group);
+        }
+    }
+}
+
+type ObjectKey = (String, String);
+
+/// What changes in a namespace of which these are known.
+fn changes<V>(
+    namespace: &str,
+    known: Vec<ObjectKey>,
+    delta: Delta<String, V>,
+) -> Vec<(ObjectKey, Option<V>)> {
+    let key = |name: String| (namespace.to_owned(), name);
+    match delta {
+        Delta::All(all) => {
+            let gone = known.into_iter().filter(|(_, name)| !all.contains_key(name));
+            let gone: Vec<_> = gone.map(|key| (key, None)).collect();
+            let there = all.into_iter().map(|(name, value)| (key(name), Some(value)));
+            gone.into_iter().chain(there).collect()
+        }
+        Delta::Put(name, value) => vec![(key(name), Some(value))],
+        Delta::Gone(name) => vec![(key(name), None)],
+    }
+}
+
+/// What is needed of a kernel: a real one, or one made of maps for tests.
+trait PlainKernel: Send {
+    fn set(&mut self, wanted: &BTreeMap<ServiceKey, Service>) -> Result<()>;
+    fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<()>;
+    fn serve(&mut self, link: &str) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl PlainKernel for PlainServices {
+    fn set(&mut self, wanted: &BTreeMap<ServiceKey, Service>) -> Result<()> {
+        Ok(PlainServices::set(self, wanted)?)
+    }
+
+    fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<()> {
+        Ok(PlainServices::put(self, key, service)?)
+    }
+
+    async fn serve(&mut self, link: &str) -> Result<()> {
+        Ok(PlainServices::serve(self, link).await?)
+    }
+}
+
+/// Brings what was seen to the kernel, and answers for links.
+struct Desk<K> {
+    register: Register,
+    kernel: K,
+    waiting: Vec<MadeLinks>,
+    /// Whether the kernel has everything but what was touched since.
+    is_written: bool,
+}
+
+impl<K: PlainKernel> Desk<K> {
+    fn new(register: Register, kernel: K) -> Self {
+        Desk { register, kernel, waiting: vec![], is_written: false }
+    }
+
+    /// Whether something failed that is to be tried again.
+    fn is_late(&self) -> bool {
+        self.register.is_whole() && !self.is_written
+    }
+
+    /// Does what can be done.
+    async fn work(&mut self) {
+        if !self.is_written && !self.register.is_whole() {
+            return;
+        }
+        match self.write() {
+            Ok(()) => self.answer().await,
+            Err(error) => {
+                tracing::warn!(error = told(&error), "plain services are not as they should be");
+            }
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let touched = self.register.book.take_touched();
+        let served = self.register.book.served();
+        let was_written = std::mem::replace(&mut self.is_written, false);
+        if was_written {
+            for key in touched {
+                self.kernel.put(key, served.get(&key))?;
+            }
+        } else {
+            self.kernel.set(served)?;
+        }
+        self.is_written = true;
+        Ok(())
+    }
+
+    async fn answer(&mut self) {
+        for MadeLinks { links, reply } in std::mem::take(&mut self.waiting) {
+            // Whoever asked may have gone away, and will ask again.
+            let _ = reply.send(self.serve(&links).await);
+        }
+    }
+
+    async fn serve(&mut self, links: &[String]) -> AgentReply {
+        for link in links {
+            if let Err(error) = self.kernel.serve(link).await {
+                let said = format!("the services of the pod behind link {link} cannot be led");
+                return AgentReply::Failed(
+                    CniError::new(ErrorCode::TryAgainLater, said).because(told(&error)),
+                );
+            }
+        }
+        AgentReply::Done
+    }
+}
+
+/// Leads the services of this node's plain pods, for good. Where there is no plain network or its
+/// services are another's, nothing of ours is left on the node.
+pub(crate) async fn keep(
+    client: Client,
+    (node, bpf_root): (&str, &Path),
+    plain: Option<&Plain>,
+    mut made: Receiver<MadeLinks>,
+) -> Result<()> {
+    let Some(plain) = plain else {
+        if let Err(error) = PlainServices::withdraw(bpf_root).await {
+            tracing::warn!(
+                error = told(&error.into()),
+                "plain services are led no more, and left something"
+            );
+        }
+        return std::future::pending().await;
+    };
+    let kernel = open(bpf_root, plain).await;
+    let mut desk = Desk::new(Register::new(node, plain.zone()), kernel);
+    let (tell, mut news) = channel(MAILBOX);
+    let source = Source { client, tell };
+    let _namespaces = source.namespaces();
+    let (mut services, mut slices) = (BTreeMap::new(), BTreeMap::new());
+    loop {
+        tokio::select! {
+            Some(heard) = news.recv() => desk.register.hear(heard),
+            Some(links) = made.recv() => desk.waiting.push(links),
+            () = tokio::time::sleep(AGAIN), if desk.is_late() => {}
+        }
+        while let Ok(heard) = news.try_recv() {
+            desk.register.hear(heard);
+        }
+        let namespaces = desk.register.namespaces();
+        match_keys(&mut services, &namespaces, |name| source.services(name));
+        match_keys(&mut slices, &namespaces, |name| source.slices(name));
+        desk.work().await;
+    }
+}
+
+/// The programs on the links of all plain pods that are there. A kernel that refuses is asked again:
+/// tenants' pods have nothing to do with it.
+async fn open(bpf_root: &Path, plain: &Plain) -> PlainServices {
+    loop {
+        let opened = async {
+            let mut kernel = PlainServices::open(bpf_root).await?;
+            kernel.serve_all(&plain.own_ranges()).await?;
+            anyhow::Ok(kernel)
+        };
+        match opened.await {
+            Ok(kernel) => return kernel,
+            Err(error) => {
+                tracing::warn!(error = told(&error), "plain services cannot be led");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// An error with its causes.
+fn told(error: &anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
+/// Where watches begin, and where what they see goes.
+struct Source {
+    client: Client,
+    tell: Sender<News>,
+}
+
+impl Source {
+    /// In their newest state: one that became a tenant's a moment ago is no longer nobody's.
+    fn namespaces(&self) -> Watch {
+        Watch::start(follow::<PartialObjectMeta<Namespace>, _>(
+            Api::all(self.client.clone()),
+            watcher::Config::default(),
+            |namespace| (tenancy(namespace) == Tenancy::Nobody).then_some(()),
+            (self.tell.clone(), News::Namespaces),
+        ))
+    }
+
+    fn services(&self, namespace: &str) -> Watch {
+        let name = namespace.to_owned();
+        Watch::start(follow::<ServiceObject, _>(
+            Api::namespaced(self.client.clone(), namespace),
+            at_hand(),
+            front,
+            (self.tell.clone(), move |delta| News::Services(name.clone(), delta)),
+        ))
+    }
+
+    fn slices(&self, namespace: &str) -> Watch {
+        let name = namespace.to_owned();
+        Watch::start(follow::<EndpointSlice, _>(
+            Api::namespaced(self.client.clone(), namespace),
+            at_hand(),
+            PlainGroup::read,
+            (self.tell.clone(), move |delta| News::Slices(name.clone(), delta)),
+        ))
+    }
+}
+
+/// Watches for good and tells every change.
+async fn follow<R, V>(
+    api: Api<R>,
+    config: watcher::Config,
+    read: impl Fn(&R) -> Option<V> + Send,
+    (tell, wrap): (Sender<News>, impl Fn(Delta<String, V>) -> News + Send),
+) where
+    R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let events = watcher(api, config).default_backoff();
+    let read = |object: &R| Some((object.name_any(), read(object)?));
+    let mut deltas = std::pin::pin!(deltas(events, read, R::name_any));
+    while let Some(delta) = deltas.next().await {
+        if tell.send(wrap(delta)).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

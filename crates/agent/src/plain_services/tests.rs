@@ -1,0 +1,173 @@
+//! What is heard of the API, and what becomes of it in a kernel that is made of maps.
+
+use anyhow::bail;
+use serde_json::json;
+
+use super::*;
+
+/// A kernel that can be told to refuse.
+#[derive(Default)]
+struct Maps {
+    services: BTreeMap<ServiceKey, Service>,
+    links: Vec<String>,
+    writes: usize,
+    refuses: bool,
+}
+
+impl PlainKernel for Maps {
+    fn set(&mut self, wanted: &BTreeMap<ServiceKey, Service>) -> Result<()> {
+        self.writes += 1;
+        if self.refuses {
+            bail!("no");
+        }
+        self.services.clone_from(wanted);
+        Ok(())
+    }
+
+    fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<()> {
+        self.writes += 1;
+        if self.refuses {
+            bail!("no");
+        }
+        match service {
+            Some(service) => drop(self.services.insert(key, service.clone())),
+            None => drop(self.services.remove(&key)),
+        }
+        Ok(())
+    }
+
+    async fn serve(&mut self, link: &str) -> Result<()> {
+        if link == "gone" {
+            bail!("link gone does not exist");
+        }
+        self.links.push(link.to_owned());
+        Ok(())
+    }
+}
+
+fn desk() -> Desk<Maps> {
+    Desk::new(Register::new("node1", None), Maps::default())
+}
+
+fn namespaces(names: &[&str]) -> News {
+    News::Namespaces(Delta::All(names.iter().map(|name| ((*name).to_owned(), ())).collect()))
+}
+
+fn service(ip: &str) -> ServiceFront {
+    let spec = json!({"clusterIPs": [ip], "ports": [{"port": 80}]});
+    let object = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}));
+    ServiceFront::read(&object.unwrap()).unwrap()
+}
+
+fn slice(ip: &str) -> PlainGroup {
+    let labels = json!({"kubernetes.io/service-name": "web"});
+    let object = serde_json::from_value(json!({
+        "metadata": {"name": "web-1", "labels": labels}, "addressType": "IPv4",
+        "ports": [{"port": 8080}], "endpoints": [{"addresses": [ip]}],
+    }));
+    PlainGroup::read(&object.unwrap()).unwrap()
+}
+
+/// All services and all slices of a namespace: `web` at this address, and one behind it.
+fn all_of(namespace: &str, ip: &str) -> [News; 2] {
+    let services = [("web".to_owned(), service(ip))].into();
+    let slices = [("web-1".to_owned(), slice("10.244.1.2"))].into();
+    [
+        News::Services(namespace.to_owned(), Delta::All(services)),
+        News::Slices(namespace.to_owned(), Delta::All(slices)),
+    ]
+}
+
+fn nothing_of(namespace: &str) -> [News; 2] {
+    [
+        News::Services(namespace.to_owned(), Delta::All(BTreeMap::new())),
+        News::Slices(namespace.to_owned(), Delta::All(BTreeMap::new())),
+    ]
+}
+
+fn hear(desk: &mut Desk<Maps>, news: impl IntoIterator<Item = News>) {
+    news.into_iter().for_each(|news| desk.register.hear(news));
+}
+
+fn ask(desk: &mut Desk<Maps>, link: &str) -> oneshot::Receiver<AgentReply> {
+    let (reply, answer) = oneshot::channel();
+    desk.waiting.push(MadeLinks { links: vec![link.to_owned()], reply });
+    answer
+}
+
+#[tokio::test]
+async fn nothing_is_written_or_answered_before_everything_was_seen_once() {
+    let mut desk = desk();
+    let mut answer = ask(&mut desk, "veth1");
+    hear(&mut desk, [namespaces(&["default", "infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.work().await;
+    assert_eq!(desk.kernel.writes, 0);
+    assert!(answer.try_recv().is_err());
+    hear(&mut desk, nothing_of("default"));
+    desk.work().await;
+    assert_eq!(desk.kernel.services.len(), 1);
+    assert_eq!(answer.await.unwrap(), AgentReply::Done);
+    assert_eq!(desk.kernel.links, ["veth1"]);
+}
+
+#[tokio::test]
+async fn a_namespace_that_becomes_a_tenants_takes_its_services_out_and_stays_unheard() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra", "other"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    hear(&mut desk, all_of("other", "10.96.0.8"));
+    desk.work().await;
+    assert_eq!(desk.kernel.services.len(), 2);
+    hear(&mut desk, [News::Namespaces(Delta::Gone("infra".to_owned()))]);
+    assert_eq!(desk.register.namespaces(), ["other".to_owned()].into());
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.work().await;
+    let left: Vec<_> = desk.kernel.services.keys().map(|key| key.ip.to_string()).collect();
+    assert_eq!(left, ["10.96.0.8"]);
+}
+
+#[tokio::test]
+async fn a_change_writes_what_it_touches_and_a_list_takes_away_what_it_has_not() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.work().await;
+    let put = Delta::Put("web-2".to_owned(), slice("10.244.2.2"));
+    hear(&mut desk, [News::Slices("infra".to_owned(), put)]);
+    desk.work().await;
+    let backends = |desk: &Desk<Maps>| desk.kernel.services.values().next().unwrap().backends.len();
+    assert_eq!((desk.kernel.writes, backends(&desk)), (2, 2));
+    desk.work().await;
+    assert_eq!(desk.kernel.writes, 2, "nothing was touched");
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.work().await;
+    assert_eq!(backends(&desk), 1);
+}
+
+#[tokio::test]
+async fn what_a_kernel_refused_is_written_whole_when_it_is_tried_again() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.kernel.refuses = true;
+    let mut answer = ask(&mut desk, "veth1");
+    desk.work().await;
+    assert!(desk.is_late() && answer.try_recv().is_err());
+    desk.kernel.refuses = false;
+    desk.work().await;
+    assert!(!desk.is_late());
+    assert_eq!(desk.kernel.services.len(), 1);
+    assert_eq!(answer.await.unwrap(), AgentReply::Done);
+}
+
+#[tokio::test]
+async fn a_link_that_cannot_be_served_is_refused_by_name_and_the_next_is_served() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&[])]);
+    let (gone, there) = (ask(&mut desk, "gone"), ask(&mut desk, "veth1"));
+    desk.work().await;
+    let AgentReply::Failed(error) = gone.await.unwrap() else { panic!("there is no such link") };
+    assert!(error.msg.contains("behind link gone"), "{}", error.msg);
+    assert_eq!(there.await.unwrap(), AgentReply::Done);
+}
