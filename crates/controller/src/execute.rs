@@ -167,6 +167,7 @@ async fn set_finalizers(
     let ends = done.news.iter().any(|news| match news {
         News::There(seen) => seen.meta().deleting,
         News::Gone(..) => true,
+        News::All(..) => false,
     });
     Ok(match (done.as_thought, ends, finalizers.is_empty()) {
         (true, true, true) => Executed::as_thought([gone(target)]),

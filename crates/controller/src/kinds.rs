@@ -11,12 +11,20 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::heard::{
+    AddressPoolWords, ClaimWords, NamespaceWords, NetworkTypeWords, NetworkWords, NodeWords,
+    PodWords, PortWords, RoleWords, ServiceWords, SubnetWords, TenantWords,
+};
+
 /// A kind that the controller reads and writes.
 pub(crate) trait Known:
     Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// The kind.
     const KIND: Kind;
+
+    /// What is read of it where it is listed and followed.
+    type Words: DeserializeOwned + Into<Self>;
 
     /// Where one object is read and written.
     fn api(client: &Client, name: &ObjectName) -> Api<Self>;
@@ -32,9 +40,11 @@ pub(crate) trait Known:
 }
 
 macro_rules! known {
-    ($kind:ident, $api:expr) => {
+    ($kind:ident, $words:ty, $api:expr) => {
         impl Known for $kind {
             const KIND: Kind = Kind::$kind;
+
+            type Words = $words;
 
             fn api(client: &Client, name: &ObjectName) -> Api<Self> {
                 let api: fn(Client, &ObjectName) -> Api<Self> = $api;
@@ -48,18 +58,18 @@ macro_rules! known {
     };
 }
 
-known!(Tenant, |client, _| Api::all(client));
-known!(Network, |client, _| Api::all(client));
-known!(Subnet, |client, _| Api::all(client));
-known!(Claim, |client, _| Api::all(client));
-known!(Namespace, |client, _| Api::all(client));
-known!(ClusterRole, |client, _| Api::all(client));
-known!(AddressPool, |client, _| Api::all(client));
-known!(Node, |client, _| Api::all(client));
-known!(NetworkType, |client, _| Api::all(client));
-known!(Port, |client, name| Api::namespaced(client, &name.namespace));
-known!(Pod, |client, name| Api::namespaced(client, &name.namespace));
-known!(Service, |client, name| Api::namespaced(client, &name.namespace));
+known!(Tenant, TenantWords, |client, _| Api::all(client));
+known!(Network, NetworkWords, |client, _| Api::all(client));
+known!(Subnet, SubnetWords, |client, _| Api::all(client));
+known!(Claim, ClaimWords, |client, _| Api::all(client));
+known!(Namespace, NamespaceWords, |client, _| Api::all(client));
+known!(ClusterRole, RoleWords, |client, _| Api::all(client));
+known!(AddressPool, AddressPoolWords, |client, _| Api::all(client));
+known!(Node, NodeWords, |client, _| Api::all(client));
+known!(NetworkType, NetworkTypeWords, |client, _| Api::all(client));
+known!(Port, PortWords, |client, name| Api::namespaced(client, &name.namespace));
+known!(Pod, PodWords, |client, name| Api::namespaced(client, &name.namespace));
+known!(Service, ServiceWords, |client, name| Api::namespaced(client, &name.namespace));
 
 /// Evaluates an expression in which `$known` is the type of a [`Kind`] that is known at run time.
 macro_rules! with_kind {

@@ -7,6 +7,7 @@ mod admission;
 mod config;
 mod device_status;
 mod execute;
+mod heard;
 mod kinds;
 mod leader;
 mod metrics;

@@ -62,6 +62,8 @@ pub(crate) struct Queue {
     trouble: HashMap<Key, u32>,
     waves: HashMap<Key, u32>,
     not_before: HashMap<Key, Moment>,
+    /// The same, the earliest first, until it is over.
+    paced: VecDeque<(Moment, Key)>,
 }
 
 impl Queue {
@@ -117,10 +119,24 @@ impl Queue {
             let apart = lane.is_some();
             self.working.insert(key.clone(), lane);
             if counts_pods(&key) {
-                self.not_before.insert(key.clone(), now + COUNTING_PACE);
+                self.pace(&key, now);
             }
             return Some(Job { key, apart });
         }
+    }
+
+    /// An object that counts was looked at: not again so soon.
+    fn pace(&mut self, key: &Key, now: Moment) {
+        while self.paced.front().is_some_and(|(moment, _)| *moment <= now) {
+            if let Some((moment, over)) = self.paced.pop_front()
+                && self.not_before.get(&over) == Some(&moment)
+            {
+                self.not_before.remove(&over);
+            }
+        }
+        let moment = now + COUNTING_PACE;
+        self.not_before.insert(key.clone(), moment);
+        self.paced.push_back((moment, key.clone()));
     }
 
     /// One less in a lane: the next that was held there is ready.
@@ -157,8 +173,6 @@ impl Queue {
                 self.waves.remove(&key);
                 if touched {
                     self.touch(key, now);
-                } else if counts_pods(&key) {
-                    self.not_before.retain(|_, moment| *moment > now);
                 }
             }
             Outcome::Acted => self.go_on(key, now),
@@ -314,6 +328,19 @@ mod tests {
             queue.touch(counting.clone(), START);
             assert_eq!(queue.next(START), None);
             assert_eq!(queue.next(START + COUNTING_PACE), Some(counting));
+        }
+    }
+
+    #[test]
+    fn what_was_looked_at_long_ago_takes_no_room() {
+        let mut queue = Queue::default();
+        for number in 0..100_u64 {
+            let now = COUNTING_PACE * u32::try_from(number).unwrap();
+            let counting = key(Kind::Subnet, &number.to_string());
+            queue.touch(counting.clone(), now);
+            assert_eq!(queue.next(now), Some(counting.clone()));
+            queue.done(counting, Outcome::Idle, now);
+            assert!(queue.not_before.len() <= 1 && queue.paced.len() <= 1, "{number}");
         }
     }
 

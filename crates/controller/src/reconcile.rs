@@ -1,14 +1,15 @@
 //! The desk where news arrive and work is handed out, and the workers.
 //!
 //! The rule: nothing is decided before every kind was listed, and whatever a worker's own writes
-//! bring to light is known before the next decision.
+//! bring to light is known before the next decision. Until then nobody asks what news touches: once
+//! all is known and this controller leads, everything is looked at once.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atoll_model::intent::{Kind, ObjectName, Seen, Template};
-use atoll_model::{Action, Decision, Key, Moment, Now, Touched, World};
+use atoll_model::{Action, Decision, Key, Moment, Now, Tally, Touched, World};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -27,13 +28,34 @@ const KINDS: usize = 12;
 /// again, since a claim that still has no port may be taken for forgotten by others.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// News about one object.
+/// How many objects are looked at before somebody else has a turn at the desk.
+const TURN: usize = 64;
+
+/// News.
 #[derive(Clone, Debug)]
 pub(crate) enum News {
-    /// It is there.
+    /// An object is there.
     There(Box<Seen>),
-    /// This incarnation is gone.
+    /// This incarnation of an object is gone.
     Gone(Key, String),
+    /// A kind was listed completely, and these are all.
+    All(Kind, BTreeSet<ObjectName>),
+}
+
+/// Something that has to be done about an object.
+struct Work {
+    job: Job,
+    actions: Vec<Action>,
+}
+
+/// What a worker that asks for work is told.
+enum Next {
+    /// Here it is.
+    Work(Work),
+    /// Nobody knows yet: ask again, after others.
+    Ask,
+    /// There is none for so long, or until the bell rings.
+    None(Option<Duration>),
 }
 
 /// Where news arrive and work is handed out.
@@ -53,23 +75,47 @@ struct Papers {
     listed: HashSet<Kind>,
     template_known: bool,
     leading: bool,
+    /// Everything was looked at, or stands in the queue to be.
+    begun: bool,
 }
 
 impl Papers {
-    fn is_open(&self) -> bool {
-        self.listed.len() == KINDS && self.template_known && self.leading
+    /// Whether work is handed out. At the first time, everything becomes work.
+    fn open(&mut self, now: Moment) -> bool {
+        let is_open = self.listed.len() == KINDS && self.template_known && self.leading;
+        if is_open && !self.begun {
+            self.begun = true;
+            self.world.everything().for_each(|key| self.queue.touch(key, now));
+        }
+        is_open
     }
 
     fn file(&mut self, touched: Touched, now: Moment) {
-        touched.into_iter().for_each(|key| self.queue.touch(key, now));
+        if self.begun {
+            touched.into_iter().for_each(|key| self.queue.touch(key, now));
+        }
     }
 
     fn hear(&mut self, news: News, now: Moment) {
         let touched = match news {
-            News::There(seen) => self.world.observe(*seen, now),
+            News::There(seen) if self.begun => self.world.observe(*seen, now),
+            News::There(seen) => return self.world.learn(*seen, now),
             News::Gone(key, uid) => self.world.gone(&key, &uid, now),
+            News::All(kind, names) => {
+                tracing::debug!(?kind, objects = names.len(), "listed");
+                self.listed.insert(kind);
+                self.world.only(kind, &names, now)
+            }
         };
         self.file(touched, now);
+    }
+
+    /// How many objects are looked at or wait for it.
+    fn depth(&self, tally: &Tally) -> usize {
+        match self.begun {
+            true => self.queue.len(),
+            false => tally.objects.iter().map(|(_, count)| count).sum(),
+        }
     }
 }
 
@@ -81,6 +127,7 @@ impl Desk {
             listed: HashSet::new(),
             template_known: false,
             leading: false,
+            begun: false,
         };
         Desk {
             papers: Mutex::new(papers),
@@ -92,20 +139,18 @@ impl Desk {
         }
     }
 
-    /// Takes in news.
-    pub(crate) fn hear(&self, news: News) {
-        self.papers().hear(news, self.moment());
-        self.bell.notify_one();
-    }
-
-    /// Takes in that a kind was listed completely.
-    pub(crate) fn hear_list(&self, kind: Kind, names: &BTreeSet<ObjectName>) {
+    /// Takes in news, in this order.
+    pub(crate) fn hear(&self, news: impl IntoIterator<Item = News>) {
         let mut papers = self.papers();
-        let touched = papers.world.only(kind, names, self.moment());
-        papers.file(touched, self.moment());
-        papers.listed.insert(kind);
-        tracing::debug!(?kind, objects = names.len(), "listed");
-        self.bell.notify_waiters();
+        let now = self.moment();
+        let listed = papers.listed.len();
+        news.into_iter().for_each(|news| papers.hear(news, now));
+        let is_complete = papers.listed.len() > listed;
+        match papers.begun {
+            true => self.bell.notify_one(),
+            false if is_complete => self.bell.notify_waiters(),
+            false => {}
+        }
     }
 
     /// Takes in the template for default networks.
@@ -133,58 +178,59 @@ impl Desk {
         self.leading.subscribe()
     }
 
-    /// The next object to look at.
-    async fn next(&self) -> Job {
+    /// The next object about which something has to be done.
+    async fn next(&self) -> Work {
         loop {
             let bell = self.bell.notified();
-            let alarm = match self.next_or_alarm() {
-                Ok(job) => return job,
-                Err(alarm) => alarm,
-            };
-            match alarm {
-                None => bell.await,
-                Some(pause) => {
+            match self.next_now() {
+                Next::Work(work) => return work,
+                Next::Ask => tokio::task::yield_now().await,
+                Next::None(None) => bell.await,
+                Next::None(Some(pause)) => {
                     let _ = tokio::time::timeout(pause, bell).await;
                 }
             }
         }
     }
 
-    /// The next object to look at, or how long there will be none.
-    fn next_or_alarm(&self) -> Result<Job, Option<Duration>> {
-        let now = self.moment();
+    /// Looks at one object after the other, until something has to be done about one.
+    fn next_now(&self) -> Next {
+        let moment = self.moment();
         let papers = &mut *self.papers();
-        if !papers.is_open() {
-            return Err(None);
+        if !papers.open(moment) {
+            return Next::None(None);
         }
-        let world = &papers.world;
-        match papers.queue.next_job(now, self.most_of_a_type, |key| world.type_of(key)) {
-            Some(job) => {
+        let now = Now { moment, time: wall_clock() };
+        for _ in 0..TURN {
+            let world = &papers.world;
+            let job = papers.queue.next_job(moment, self.most_of_a_type, |key| world.type_of(key));
+            let Some(job) = job else {
+                let alarm = papers.queue.next_alarm();
+                return Next::None(alarm.map(|alarm| alarm.saturating_sub(moment)));
+            };
+            let Decision { actions, again } = papers.world.decide(&job.key, &now);
+            if let Some(again) = again {
+                papers.queue.touch_at(job.key.clone(), again);
+            }
+            if !actions.is_empty() {
                 if papers.queue.len() > 1 {
                     self.bell.notify_one();
                 }
-                Ok(job)
+                return Next::Work(Work { job, actions });
             }
-            None => Err(papers.queue.next_alarm().map(|alarm| alarm.saturating_sub(now))),
+            self.counters.count(&job.key, Outcome::Idle);
+            papers.queue.done(job.key, Outcome::Idle, moment);
         }
-    }
-
-    fn decide(&self, key: &Key) -> Decision {
-        let moment = self.moment();
-        let now = Now { moment, time: wall_clock() };
-        let mut papers = self.papers();
-        let decision = papers.world.decide(key, &now);
-        if let Some(moment) = decision.again {
-            papers.queue.touch_at(key.clone(), moment);
-        }
-        decision
+        Next::Ask
     }
 
     /// What can be measured now.
     pub(crate) fn metrics(&self) -> String {
         let (tally, depth, leading) = {
             let papers = self.papers();
-            (papers.world.tally(), papers.queue.len(), papers.leading)
+            let tally = papers.world.tally();
+            let depth = papers.depth(&tally);
+            (tally, depth, papers.leading)
         };
         self.counters.text(&tally, depth, leading)
     }
@@ -221,23 +267,23 @@ fn wall_clock() -> Time {
 pub(crate) async fn work(client: Client, desk: Arc<Desk>) {
     let mut beside = JoinSet::new();
     loop {
-        let job = desk.next().await;
-        let looking = look(client.clone(), desk.clone(), job.key);
+        let Work { job, actions } = desk.next().await;
+        let doing = perform(client.clone(), desk.clone(), job.key, actions);
         if job.apart {
-            beside.spawn(looking);
+            beside.spawn(doing);
         } else {
-            looking.await;
+            doing.await;
         }
         while beside.try_join_next().is_some() {}
     }
 }
 
-async fn look(client: Client, desk: Arc<Desk>, key: Key) {
-    let decision = desk.decide(&key);
-    let outcome = act(&client, &desk, &key, &decision.actions).await;
+async fn perform(client: Client, desk: Arc<Desk>, key: Key, actions: Vec<Action>) {
+    let outcome = act(&client, &desk, &key, &actions).await;
     desk.done(key, outcome);
 }
 
+/// Does what has to be done, in this order.
 async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Outcome {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     for action in actions {
@@ -245,7 +291,7 @@ async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Out
         let failure = match request.await {
             Ok(Ok(Executed { news, as_thought })) => {
                 tracing::debug!(%key, ?action, as_thought, "done");
-                news.into_iter().for_each(|news| desk.hear(news));
+                desk.hear(news);
                 if !as_thought {
                     break;
                 }
@@ -258,5 +304,5 @@ async fn act(client: &Client, desk: &Desk, key: &Key, actions: &[Action]) -> Out
         desk.unsay(action);
         return Outcome::Failed;
     }
-    if actions.is_empty() { Outcome::Idle } else { Outcome::Acted }
+    Outcome::Acted
 }

@@ -22,6 +22,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::heard::Heard;
 use crate::reconcile::Desk;
 
 const OURS: &str = "atoll-controller";
@@ -55,9 +56,9 @@ async fn run(client: &Client, pods: &DnsPods) {
     let seen = watcher(Api::<Namespace>::all(client.clone()), ours()).default_backoff();
     let seen = reflector(writer, seen).for_each(|_| std::future::ready(()));
     let tools = Tools { client: client.clone(), pods: pods.clone(), namespaces };
-    let controller = Controller::new(Api::<Network>::all(client.clone()), Config::default());
+    let controller = Controller::new(Api::<Heard<Network>>::all(client.clone()), Config::default());
     let networks = controller.store();
-    let of_tenant = move |tenant: Tenant| match tenant.metadata.deletion_timestamp {
+    let of_tenant = move |Heard(tenant): Heard<Tenant>| match tenant.metadata.deletion_timestamp {
         Some(_) => networks_of(&networks, &tenant.name_any()),
         None => vec![],
     };
@@ -65,7 +66,7 @@ async fn run(client: &Client, pods: &DnsPods) {
         .watches(Api::<Namespace>::all(client.clone()), ours(), |it| network_of(&it))
         .watches(Api::<Deployment>::all(client.clone()), ours(), |it| network_of(&it))
         .watches(Api::<Service>::all(client.clone()), ours(), |it| network_of(&it))
-        .watches(Api::<Tenant>::all(client.clone()), Config::default(), of_tenant)
+        .watches(Api::<Heard<Tenant>>::all(client.clone()), Config::default(), of_tenant)
         .run(tend, again, Arc::new(tools))
         .for_each(|_| std::future::ready(()));
     tokio::select! {
@@ -75,25 +76,26 @@ async fn run(client: &Client, pods: &DnsPods) {
 }
 
 /// The network that an object of ours is for.
-fn network_of<K: Resource>(object: &K) -> Option<ObjectRef<Network>> {
+fn network_of<K: Resource>(object: &K) -> Option<ObjectRef<Heard<Network>>> {
     object.annotations().get(marks::DNS_OF).map(|name| ObjectRef::new(name))
 }
 
-fn networks_of(networks: &Store<Network>, tenant: &str) -> Vec<ObjectRef<Network>> {
-    let all = networks.state().into_iter().filter(|network| network.spec.tenant == tenant);
+fn networks_of(networks: &Store<Heard<Network>>, tenant: &str) -> Vec<ObjectRef<Heard<Network>>> {
+    let all = networks.state().into_iter().filter(|network| network.0.spec.tenant == tenant);
     all.map(|network| ObjectRef::from_obj(&*network)).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is called so")]
-fn again(network: Arc<Network>, error: &kube::Error, _: Arc<Tools>) -> Action {
+fn again(network: Arc<Heard<Network>>, error: &kube::Error, _: Arc<Tools>) -> Action {
     tracing::warn!(network = network.name_any(), %error, "cannot tend to its DNS pods");
     Action::requeue(AGAIN)
 }
 
-async fn tend(network: Arc<Network>, tools: Arc<Tools>) -> Result<Action, kube::Error> {
-    match tools.wanted(&network).await? {
-        Some(id) => tools.apply(&network, id).await?,
-        None => tools.remove(&network).await?,
+async fn tend(network: Arc<Heard<Network>>, tools: Arc<Tools>) -> Result<Action, kube::Error> {
+    let Heard(network) = &*network;
+    match tools.wanted(network).await? {
+        Some(id) => tools.apply(network, id).await?,
+        None => tools.remove(network).await?,
     }
     Ok(Action::await_change())
 }

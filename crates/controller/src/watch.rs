@@ -1,11 +1,14 @@
 //! The API as the controller sees it: every kind is listed, then followed.
+//!
+//! A list comes as a stream where the server has that: it then writes each object as it has it,
+//! where for a page it copies all of them first. Servers may have it turned off, and say so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant, marks};
 use atoll_model::intent::ObjectName;
-use futures::{StreamExt, pin_mut};
+use futures::{Stream, StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::runtime::WatchStreamExt;
@@ -13,54 +16,89 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::task::JoinSet;
 
+use crate::heard::Heard;
 use crate::kinds::Known;
 use crate::reconcile::{Desk, News};
 
-/// How many objects are asked for at once.
-const PAGE: u32 = 500;
+/// How many objects are asked for at once, and taken in at once.
+const PAGE: u16 = 500;
 
 /// Starts to follow every kind.
 pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) {
-    let all = || watcher::Config::default().page_size(PAGE);
+    let all = || watcher::Config::default().page_size(u32::from(PAGE));
     let of_tenants = all().labels(marks::TENANT);
-    tasks.spawn(follow(Api::<Tenant>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Network>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Subnet>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Port>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Claim>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Namespace>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Pod>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Service>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<ClusterRole>::all(client.clone()), of_tenants, desk.clone()));
-    tasks.spawn(follow(Api::<AddressPool>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<NetworkType>::all(client.clone()), all(), desk.clone()));
-    tasks.spawn(follow(Api::<Node>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow::<Tenant>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Network>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Subnet>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Port>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Claim>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Namespace>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Pod>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Service>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<ClusterRole>(client.clone(), of_tenants, desk.clone()));
+    tasks.spawn(follow::<AddressPool>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<NetworkType>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<Node>(client.clone(), all(), desk.clone()));
 }
 
-async fn follow<K: Known>(api: Api<K>, config: watcher::Config, desk: Arc<Desk>) {
-    let events = watcher(api, config).default_backoff();
-    pin_mut!(events);
-    let mut listed = BTreeSet::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => hear(event, &mut listed, &desk),
-            Err(error) => tracing::warn!(kind = ?K::KIND, %error, "the watch broke; tried again"),
-        }
+/// Follows a kind: its list as a stream, or by pages where the server has no streams.
+async fn follow<K: Known>(client: Client, pages: watcher::Config, desk: Arc<Desk>) {
+    let api = Api::<Heard<K>>::all(client);
+    let mut lists = pages.clone().streaming_lists();
+    loop {
+        listen(watcher(api.clone(), lists), &desk).await;
+        tracing::info!(kind = ?K::KIND, "the server streams no lists; they are read by pages");
+        lists = pages.clone();
     }
 }
 
-fn hear<K: Known>(event: Event<K>, listed: &mut BTreeSet<ObjectName>, desk: &Desk) {
-    match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            listed.insert(object.key().name);
-            desk.hear(News::There(Box::new(object.seen())));
+/// Tells the desk what comes, until the server says that it has no such lists. What has come by the
+/// time it is looked at is told together.
+async fn listen<K: Known>(
+    events: impl Stream<Item = watcher::Result<Event<Heard<K>>>>,
+    desk: &Desk,
+) {
+    let events = events.default_backoff().ready_chunks(usize::from(PAGE));
+    pin_mut!(events);
+    let mut listed = BTreeSet::new();
+    while let Some(events) = events.next().await {
+        let mut news = Vec::with_capacity(events.len());
+        for event in events {
+            match event {
+                Ok(event) => news.extend(told(event, &mut listed)),
+                Err(error) if is_refusal(&error) => return,
+                Err(error) => {
+                    tracing::warn!(kind = ?K::KIND, %error, "the watch broke; tried again");
+                }
+            }
         }
-        Event::InitDone => desk.hear_list(K::KIND, &std::mem::take(listed)),
-        Event::Apply(object) => desk.hear(News::There(Box::new(object.seen()))),
-        Event::Delete(object) => {
+        desk.hear(news);
+    }
+}
+
+/// Whether the server has understood what a watch shall begin with, and does not do that.
+fn is_refusal(error: &watcher::Error) -> bool {
+    const UNPROCESSABLE: u16 = 422;
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    status.code == UNPROCESSABLE
+}
+
+/// What an event tells. A list is one piece of news of its own, at its end.
+fn told<K: Known>(event: Event<Heard<K>>, listed: &mut BTreeSet<ObjectName>) -> Option<News> {
+    match event {
+        Event::Init => {
+            listed.clear();
+            None
+        }
+        Event::InitApply(Heard(object)) => {
+            listed.insert(object.key().name);
+            Some(News::There(Box::new(object.seen())))
+        }
+        Event::InitDone => Some(News::All(K::KIND, std::mem::take(listed))),
+        Event::Apply(Heard(object)) => Some(News::There(Box::new(object.seen()))),
+        Event::Delete(Heard(object)) => {
             let uid = object.meta().uid.clone().unwrap_or_default();
-            desk.hear(News::Gone(object.key(), uid));
+            Some(News::Gone(object.key(), uid))
         }
     }
 }

@@ -47,7 +47,7 @@ impl Lab {
     }
 
     /// Runs a command on the wires between the nodes: outside.
-    fn outside(&self, command: &[&str]) -> Said {
+    pub(crate) fn outside(&self, command: &[&str]) -> Said {
         let fabric = format!("--net={}", state_dir(&self.name).join("netns/fabric").display());
         Command::new("nsenter").arg(fabric).args(command).output().unwrap().into()
     }

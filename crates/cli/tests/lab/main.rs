@@ -19,6 +19,7 @@ mod lifecycle;
 mod machines;
 mod names;
 mod news;
+mod node_loss;
 mod observe;
 mod outside;
 mod policy;

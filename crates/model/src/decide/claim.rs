@@ -13,7 +13,7 @@ use crate::world::{Now, World};
 
 impl World {
     pub(crate) fn decide_claim(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(claim) = self.claims.get(name).cloned() else { return Decision::nothing() };
+        let Some(claim) = self.claims.hold(name) else { return Decision::nothing() };
         let Some(thing) = &claim.thing else { return Decision::nothing() };
         if let Some(farewell) = self.farewell_to_service(&claim, thing) {
             return farewell;

@@ -24,7 +24,7 @@ impl World {
     }
 
     pub(crate) fn decide_network(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(network) = self.networks.get(name).cloned() else { return Decision::nothing() };
+        let Some(network) = self.networks.hold(name) else { return Decision::nothing() };
         if let Some((plan, type_)) = network.foreign() {
             return self.decide_provided(&network, plan, type_, now);
         }

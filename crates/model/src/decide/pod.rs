@@ -3,6 +3,8 @@
 //! The rule: all or nothing. No port is made before every address of every interface is claimed,
 //! and the first interface's port comes last: the pod starts when it is there.
 
+use std::sync::Arc;
+
 use atoll_api::{self as api, Reason, marks};
 use atoll_types::{Label, MacAddr, NetworkName};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -19,15 +21,15 @@ use crate::world::{Now, World};
 /// What is next for one interface of a pod.
 enum Next {
     /// It has its port.
-    Has(Box<Port>),
+    Has(Arc<Port>),
     /// A port is to be made for it, that goes with the pod.
     Make(Joined),
     /// A port is to be made that stays, and then taken.
     Keep(Joined),
     /// A port that stays is there to be taken.
-    Take(Box<Port>),
+    Take(Arc<Port>),
     /// A port that was kept for another wish is in the way.
-    Clear(Box<Port>),
+    Clear(Arc<Port>),
     /// The port of an earlier pod of this name is in the way, and goes by itself.
     Await,
 }
@@ -44,7 +46,7 @@ impl Next {
 
 impl World {
     pub(crate) fn decide_pod(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(pod) = self.pods.get(name).cloned() else { return Decision::nothing() };
+        let Some(pod) = self.pods.hold(name) else { return Decision::nothing() };
         let before = self.stop_waiting(&Key::new(Kind::Pod, name.clone()));
         if !pod.needs_port() {
             return Decision::nothing();
@@ -103,10 +105,10 @@ impl World {
 
     fn next_of(&self, pod: &Pod, tenant: &Label, nic: &Nic) -> Result<Next, Complaint> {
         let name = pod.port_name(nic);
-        match self.ports.get(&name) {
-            Some(port) if port.is_of(&pod.meta.uid) => Ok(Next::Has(Box::new(port.clone()))),
+        match self.ports.hold(&name) {
+            Some(port) if port.is_of(&pod.meta.uid) => Ok(Next::Has(port)),
             Some(port) if port.meta.deleting => Ok(Next::Await),
-            Some(port) => self.next_with(port, pod, tenant, nic),
+            Some(port) => self.next_with(&port, pod, tenant, nic),
             None if nic.port.is_some() => {
                 let message = format!("port {name} does not exist; the pod starts once it does");
                 Err(Complaint::new(Reason::PortNotFound, message).waiting_for_port(&name))
@@ -121,7 +123,7 @@ impl World {
     /// What is next where a port stands that the pod does not have.
     fn next_with(
         &self,
-        port: &Port,
+        port: &Arc<Port>,
         pod: &Pod,
         tenant: &Label,
         nic: &Nic,
@@ -137,8 +139,8 @@ impl World {
             (None, Ok(plan)) if port.network().is_some() && port.persistent => {
                 let asked = self.asked_network(pod, tenant, nic)?;
                 match misfit(port, plan, nic, asked.as_ref()) {
-                    None => Ok(Next::Take(Box::new(port.clone()))),
-                    Some(_) if port.of_stateful_set => Ok(Next::Clear(Box::new(port.clone()))),
+                    None => Ok(Next::Take(port.clone())),
+                    Some(_) if port.of_stateful_set => Ok(Next::Clear(port.clone())),
                     Some(message) => Err(waiting(Reason::PortUnfit, message)),
                 }
             }

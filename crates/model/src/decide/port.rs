@@ -9,7 +9,7 @@ use crate::world::{Now, World};
 
 impl World {
     pub(crate) fn decide_port(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(port) = self.ports.get(name).cloned() else { return Decision::nothing() };
+        let Some(port) = self.ports.hold(name) else { return Decision::nothing() };
         if port.meta.deleting {
             return self.take_down_port(&port);
         }

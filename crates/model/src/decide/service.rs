@@ -43,7 +43,7 @@ impl Asker<'_> {
 
 impl World {
     pub(crate) fn decide_service(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(service) = self.services.get(name).cloned() else { return Decision::nothing() };
+        let Some(service) = self.services.hold(name) else { return Decision::nothing() };
         let before = self.stop_waiting(&Key::new(Kind::Service, name.clone()));
         let tenant = self.tenant_of_service(&service);
         match self.next_addresses(&service, tenant.as_ref(), now) {

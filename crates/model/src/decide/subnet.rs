@@ -11,7 +11,7 @@ use crate::world::{Now, World};
 
 impl World {
     pub(crate) fn decide_subnet(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(subnet) = self.subnets.get(name).cloned() else { return Decision::nothing() };
+        let Some(subnet) = self.subnets.hold(name) else { return Decision::nothing() };
         if subnet.meta.deleting {
             return self.take_down_subnet(&subnet, now);
         }

@@ -11,7 +11,7 @@ use crate::world::{Now, World};
 
 impl World {
     pub(crate) fn decide_tenant(&mut self, name: &ObjectName, now: &Now) -> Decision {
-        let Some(tenant) = self.tenants.get(name).cloned() else { return Decision::nothing() };
+        let Some(tenant) = self.tenants.hold(name) else { return Decision::nothing() };
         if tenant.meta.deleting {
             return self.take_down_tenant(&tenant, now);
         }

@@ -1,8 +1,9 @@
 //! Everything that was seen, indexed, so that one message costs only what it touches.
 //!
 //! [`World::observe`] and [`World::gone`] take news in and tell which objects have to be looked
-//! at again; [`World::decide`] says what to do about one of them. The rule: the same news in any
-//! order, in pieces or twice, leads to the same world.
+//! at again; [`World::decide`] says what to do about one of them. Who has not decided anything yet
+//! takes news in by [`World::learn`], and then looks at [`World::everything`]. The rule: the same
+//! news in any order, in pieces or twice, leads to the same world.
 
 mod groups;
 mod holders;
@@ -26,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::action::{Decision, Key};
 use crate::intent::{
     AddressPool, Claim, Kind, Namespace, Network, Node, ObjectName, Pod, Port, Registration, Role,
-    Seen, Service, Subnet, Template, Tenant,
+    Seen, Service, Subnet, Template, Tenant, role_name,
 };
 
 pub(crate) use hosts::Hosts;
@@ -128,19 +129,28 @@ impl World {
 
     /// Takes in that an object is there.
     pub fn observe(&mut self, seen: Seen, now: Moment) -> Touched {
+        self.enter(seen, now, Whom::Touched)
+    }
+
+    /// Takes in that an object is there, where everything will be looked at anyway.
+    pub fn learn(&mut self, seen: Seen, now: Moment) {
+        self.enter(seen, now, Whom::Nobody);
+    }
+
+    fn enter(&mut self, seen: Seen, now: Moment, whom: Whom) -> Touched {
         match seen {
-            Seen::Tenant(tenant) => self.put(tenant, now),
-            Seen::Network(network) => self.put(network, now),
-            Seen::Subnet(subnet) => self.put(subnet, now),
-            Seen::Port(port) => self.put(port, now),
-            Seen::Claim(claim) => self.put(claim, now),
-            Seen::Namespace(namespace) => self.put(namespace, now),
-            Seen::Pod(pod) => self.put(pod, now),
-            Seen::Service(service) => self.put(service, now),
-            Seen::ClusterRole(role) => self.put(role, now),
-            Seen::AddressPool(pool) => self.put(pool, now),
-            Seen::Node(node) => self.put(node, now),
-            Seen::NetworkType(registration) => self.put(registration, now),
+            Seen::Tenant(tenant) => self.put(tenant, now, whom),
+            Seen::Network(network) => self.put(network, now, whom),
+            Seen::Subnet(subnet) => self.put(subnet, now, whom),
+            Seen::Port(port) => self.put(port, now, whom),
+            Seen::Claim(claim) => self.put(claim, now, whom),
+            Seen::Namespace(namespace) => self.put(namespace, now, whom),
+            Seen::Pod(pod) => self.put(pod, now, whom),
+            Seen::Service(service) => self.put(service, now, whom),
+            Seen::ClusterRole(role) => self.put(role, now, whom),
+            Seen::AddressPool(pool) => self.put(pool, now, whom),
+            Seen::Node(node) => self.put(node, now, whom),
+            Seen::NetworkType(registration) => self.put(registration, now, whom),
         }
     }
 
@@ -207,6 +217,24 @@ impl World {
         }
     }
 
+    /// Everything about which something can be decided, in no order: what is there, and what has to be
+    /// there by its name. One of them may be named twice.
+    pub fn everything(&self) -> impl Iterator<Item = Key> {
+        let tenants = self.tenants.names();
+        let roles = tenants.map(|tenant| Key::new(Kind::ClusterRole, role_name(&tenant.name)));
+        keys(&self.tenants)
+            .chain(roles)
+            .chain(keys(&self.roles))
+            .chain(keys(&self.networks))
+            .chain(keys(&self.subnets))
+            .chain(keys(&self.registrations))
+            .chain(keys(&self.address_pools))
+            .chain(keys(&self.services))
+            .chain(keys(&self.pods))
+            .chain(keys(&self.ports))
+            .chain(keys(&self.claims))
+    }
+
     /// A claim is gone: if it had been without a holder for long, that was a repair.
     pub(crate) fn note_repair(&mut self, claim: &ObjectName, now: Moment) {
         let stray = self.stray_since.remove(claim);
@@ -219,10 +247,10 @@ impl World {
         self.said.remove(key);
     }
 
-    fn put<V: Item>(&mut self, item: V, now: Moment) -> Touched {
+    fn put<V: Item>(&mut self, item: V, now: Moment, whom: Whom) -> Touched {
         let name = item.meta().name.clone();
         let Change::Put(before) = V::shelf_mut(self).put(item) else { return Touched::new() };
-        self.settle::<V>(&name, before.as_ref(), now)
+        self.settle::<V>(&name, before.as_deref(), now, whom)
     }
 
     fn take_away<V: Item>(&mut self, name: &ObjectName, away: Away<'_>, now: Moment) -> Touched {
@@ -233,7 +261,7 @@ impl World {
         };
         let Some(before) = before else { return Touched::new() };
         self.said.remove(&Key::new(V::KIND, name.clone()));
-        self.settle::<V>(name, Some(&before), now)
+        self.settle::<V>(name, Some(&before), now, Whom::Touched)
     }
 
     fn keep_only<V: Item>(&mut self, listed: &BTreeSet<ObjectName>, now: Moment) -> Touched {
@@ -248,22 +276,46 @@ impl World {
 
     /// Brings indexes and pools in line with what now stands under a name, and tells what that
     /// touches.
-    fn settle<V: Item>(&mut self, name: &ObjectName, before: Option<&V>, now: Moment) -> Touched {
-        let after = V::shelf_mut(self).get(name).cloned();
+    fn settle<V: Item>(
+        &mut self,
+        name: &ObjectName,
+        before: Option<&V>,
+        now: Moment,
+        whom: Whom,
+    ) -> Touched {
+        let after = V::shelf_mut(self).hold(name);
+        let after = after.as_deref();
         if let Some(before) = before {
             before.unlink(self, now);
         }
-        if let Some(after) = &after {
+        if let Some(after) = after {
             after.link(self);
         }
+        if whom == Whom::Nobody {
+            return Touched::new();
+        }
         let mut touched = Touched::from([Key::new(V::KIND, name.clone())]);
-        let same = before.zip(after.as_ref()).is_some_and(|(before, after)| after.says_as(before));
+        let same = before.zip(after).is_some_and(|(before, after)| after.says_as(before));
         if !same {
-            let change = before.into_iter().chain(&after);
+            let change = before.into_iter().chain(after);
             change.for_each(|item| item.touch(self, &mut touched));
         }
         touched
     }
+}
+
+/// The keys of all objects of a kind.
+fn keys<V: Item>(shelf: &Shelf<V>) -> impl Iterator<Item = Key> {
+    shelf.names().map(|name| Key::new(V::KIND, name.clone()))
+}
+
+/// Who is named when something changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// The objects that have to be looked at again.
+    Touched,
+    /// Nobody: everything will be looked at.
+    Nobody,
 }
 
 /// How an object goes.

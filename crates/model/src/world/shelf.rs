@@ -5,6 +5,7 @@
 //! does not come back by a late message.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use crate::intent::{Meta, ObjectName};
 
@@ -14,7 +15,7 @@ const GRAVES: usize = 8192;
 /// Objects of one kind, by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf<V> {
-    items: HashMap<ObjectName, V>,
+    items: HashMap<ObjectName, Arc<V>>,
     gone: HashSet<String>,
     order_of_going: VecDeque<String>,
 }
@@ -25,7 +26,7 @@ pub(crate) enum Change<V> {
     /// Nothing: it was older than what is known.
     Stale,
     /// The object is there, and this is what stood in its place before.
-    Put(Option<V>),
+    Put(Option<Arc<V>>),
 }
 
 /// Anything that has metadata.
@@ -41,7 +42,12 @@ impl<V> Default for Shelf<V> {
 
 impl<V: HasMeta> Shelf<V> {
     pub(crate) fn get(&self, name: &ObjectName) -> Option<&V> {
-        self.items.get(name)
+        self.items.get(name).map(Arc::as_ref)
+    }
+
+    /// The same, for as long as it is held, whatever is put in its place meanwhile.
+    pub(crate) fn hold(&self, name: &ObjectName) -> Option<Arc<V>> {
+        self.items.get(name).cloned()
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &ObjectName> {
@@ -50,7 +56,7 @@ impl<V: HasMeta> Shelf<V> {
 
     /// All of them, in no order.
     pub(crate) fn items(&self) -> impl ExactSizeIterator<Item = &V> {
-        self.items.values()
+        self.items.values().map(Arc::as_ref)
     }
 
     /// Puts an object in its place unless something newer is known.
@@ -59,28 +65,28 @@ impl<V: HasMeta> Shelf<V> {
         if self.gone.contains(&meta.uid) || self.holds_newer(meta) {
             return Change::Stale;
         }
-        Change::Put(self.items.insert(meta.name.clone(), item))
+        Change::Put(self.items.insert(meta.name.clone(), Arc::new(item)))
     }
 
     /// Takes away the incarnation `uid` of an object and remembers that it is gone. Another
     /// incarnation of that name stays.
-    pub(crate) fn remove(&mut self, name: &ObjectName, uid: &str) -> Option<V> {
+    pub(crate) fn remove(&mut self, name: &ObjectName, uid: &str) -> Option<Arc<V>> {
         self.remember(uid);
         self.take_if(name, |item| item.meta().uid == uid)
     }
 
     /// Takes away whatever has that name, which a full list did not show. It may have been made
     /// after the list, so that it may come back.
-    pub(crate) fn forget(&mut self, name: &ObjectName) -> Option<V> {
+    pub(crate) fn forget(&mut self, name: &ObjectName) -> Option<Arc<V>> {
         self.take_if(name, |_| true)
     }
 
-    fn take_if(&mut self, name: &ObjectName, condition: impl Fn(&V) -> bool) -> Option<V> {
-        if self.items.get(name).is_some_and(condition) { self.items.remove(name) } else { None }
+    fn take_if(&mut self, name: &ObjectName, condition: impl Fn(&V) -> bool) -> Option<Arc<V>> {
+        if self.get(name).is_some_and(condition) { self.items.remove(name) } else { None }
     }
 
     fn holds_newer(&self, meta: &Meta) -> bool {
-        let known = self.items.get(&meta.name).map(HasMeta::meta);
+        let known = self.get(&meta.name).map(HasMeta::meta);
         known.is_some_and(|known| meta.revision != 0 && meta.revision <= known.revision)
     }
 
@@ -124,7 +130,7 @@ mod tests {
         assert_eq!(shelf.put(item("a", 5)), Change::Put(None));
         assert_eq!(shelf.put(item("a", 4)), Change::Stale);
         assert_eq!(shelf.put(item("a", 5)), Change::Stale);
-        assert_eq!(shelf.put(item("a", 6)), Change::Put(Some(item("a", 5))));
+        assert_eq!(shelf.put(item("a", 6)), Change::Put(Some(Arc::new(item("a", 5)))));
     }
 
     #[test]
@@ -141,8 +147,18 @@ mod tests {
     fn what_a_list_did_not_show_may_come_back() {
         let mut shelf = Shelf::default();
         shelf.put(item("a", 5));
-        assert_eq!(shelf.forget(&name()), Some(item("a", 5)));
+        assert_eq!(shelf.forget(&name()).as_deref(), Some(&item("a", 5)));
         assert_eq!(shelf.put(item("a", 5)), Change::Put(None));
+    }
+
+    #[test]
+    fn what_is_held_stays_as_it_was() {
+        let mut shelf = Shelf::default();
+        shelf.put(item("a", 5));
+        let held = shelf.hold(&name());
+        shelf.put(item("a", 6));
+        assert_eq!(held.as_deref(), Some(&item("a", 5)));
+        assert_eq!(shelf.get(&name()), Some(&item("a", 6)));
     }
 
     #[test]

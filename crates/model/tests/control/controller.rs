@@ -67,11 +67,11 @@ impl Controller {
             decided: 0,
             now,
         };
-        let touched = controller.world.observe_template(template.clone());
-        controller.queue.extend(touched);
+        controller.world.observe_template(template.clone());
         for object in cluster.objects.values() {
-            controller.hear(Message::There(Box::new(object.clone())));
+            controller.world.learn(object.seen(), now);
         }
+        controller.queue.extend(controller.world.everything());
         controller
     }
 

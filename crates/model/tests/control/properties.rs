@@ -50,6 +50,18 @@ proptest! {
         }
         prop_assert_eq!(decisions(&shuffled), straight);
     }
+
+    #[test]
+    fn who_learned_everything_before_deciding_decides_as_who_heard_it_piece_by_piece(
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let mut history = History::new();
+        steps.iter().for_each(|step| history.take(step));
+        let History { cluster, .. } = &history;
+        let learned =
+            Controller::start_with(cluster, &Template::None, restless(), Duration::ZERO);
+        prop_assert_eq!(learned.intentions(), decisions(&cluster.log));
+    }
 }
 
 /// What a controller that heard these news, and did nothing yet, would do about each object.
