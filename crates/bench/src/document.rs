@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::causes;
 use crate::goal::{Goal, Verdict};
 use crate::machine::Machine;
 use crate::page::Page;
 use crate::plot::Plot;
+use crate::sample::Sample;
 use crate::table::Table;
 
 /// Where plots lie, beside the document.
@@ -34,6 +36,26 @@ pub(crate) struct Judged {
     pub(crate) goal: Goal,
     pub(crate) verdict: Verdict,
     pub(crate) median: f64,
+    /// Between which the middle half of the rounds lies, where there were several.
+    noise: Option<(f64, f64)>,
+}
+
+impl Judged {
+    /// Judges what was measured by its goal.
+    pub(crate) fn new(what: impl Into<String>, goal: Goal, measured: &Sample) -> Self {
+        Judged {
+            what: what.into(),
+            goal,
+            verdict: goal.judge(measured),
+            median: measured.median(),
+            noise: (measured.len() > 1).then(|| measured.spread()),
+        }
+    }
+
+    fn noise(&self) -> String {
+        let shown = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
+        self.noise.map_or_else(|| "one value".into(), shown)
+    }
 }
 
 impl fmt::Display for Section {
@@ -60,9 +82,15 @@ impl Section {
 }
 
 fn goals(judged: &[Judged]) -> Table {
-    let mut table = Table::new(["what", "goal", "ratio", "verdict"]);
-    for Judged { what, goal, verdict, median } in judged {
-        table.row([what.clone(), goal.to_string(), format!("{median:.2}"), verdict.to_string()]);
+    let mut table = Table::new(["what", "goal", "ratio", "noise", "verdict"]);
+    for it in judged {
+        table.row([
+            it.what.clone(),
+            it.goal.to_string(),
+            format!("{:.2}", it.median),
+            it.noise(),
+            it.verdict.to_string(),
+        ]);
     }
     table
 }
@@ -77,6 +105,16 @@ pub(crate) struct Report {
     pub(crate) sections: Vec<Section>,
     /// The names of the parts that failed, and why.
     pub(crate) failed: Vec<(String, String)>,
+    /// The names of the parts that a quick run leaves out, and why.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+/// A missed goal in one line, with its cause where it is known.
+fn told(judged: &Judged) -> String {
+    let Judged { what, goal, median, .. } = judged;
+    let cause = causes::known(what).map(|cause| format!("; known cause: {cause}"));
+    let noise = judged.noise();
+    format!("goal missed: {what}: {median:.2} ({noise}), not {goal}{}", cause.unwrap_or_default())
 }
 
 impl Report {
@@ -100,7 +138,10 @@ impl Report {
         }
         let failed = self.failed.iter();
         let failed = failed.map(|(part, why)| format!("**Not measured:** {part}: {why}"));
-        page.text(&failed.collect::<Vec<_>>())
+        let left_out = self.left_out.iter();
+        let left_out =
+            left_out.map(|(part, why)| format!("**Left out of a quick run:** {part}: {why}"));
+        page.text(&failed.chain(left_out).collect::<Vec<_>>())
     }
 
     /// Failure when a part was not measured, or a goal was missed by more than the noise.
@@ -110,8 +151,8 @@ impl Report {
         }
         let judged = self.sections.iter().flat_map(|section| &section.judged);
         let missed: Vec<_> = judged.filter(|it| it.verdict == Verdict::Missed).collect();
-        for Judged { what, goal, median, .. } in &missed {
-            eprintln!("goal missed: {what}: {median:.2}, not {goal}");
+        for judged in &missed {
+            eprintln!("{}", told(judged));
         }
         match missed.is_empty() && self.failed.is_empty() {
             true => ExitCode::SUCCESS,
@@ -129,7 +170,12 @@ mod tests {
         let mut table = Table::new(["path", "cost"]);
         table.row(["a", "1"]);
         let goal = Goal::AtMost(1.08);
-        let judged = Judged { what: "round trip".into(), goal, verdict, median: 1.2 };
+        let measured = match verdict {
+            Verdict::Met => [1.0, 1.02, 1.04],
+            Verdict::Unclear => [1.0, 1.09, 1.2],
+            Verdict::Missed => [1.1, 1.2, 1.3],
+        };
+        let judged = Judged::new("round trip", goal, &Sample::new(measured));
         let tables = vec![("Same node".into(), table)];
         let line = Line { name: "Atoll".into(), points: vec![(1.0, 1.2)] };
         let plot = Plot {
@@ -155,7 +201,7 @@ mod tests {
 
     fn report(verdict: Verdict) -> Report {
         let (command, sections) = ("make bench".into(), vec![section(verdict)]);
-        Report { machine: machine(), command, sections, failed: vec![] }
+        Report { machine: machine(), command, sections, failed: vec![], left_out: vec![] }
     }
 
     #[test]
@@ -167,7 +213,7 @@ mod tests {
             "### Same node",
             "| a    |",
             "![The path](plots/path.svg)",
-            "| round trip | ≤ 1.08 |  1.20 |     met |",
+            "| round trip | ≤ 1.08 |  1.02 | 1.00–1.04 |     met |",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
@@ -201,5 +247,31 @@ mod tests {
         let page = report.put_into(Page::default());
         assert!(page.contains("**Not measured:** dns: dnsperf is not here"), "{page}");
         assert!(page.contains("## Datapath"), "{page}");
+    }
+
+    #[test]
+    fn a_part_that_a_quick_run_leaves_out_is_named_and_fails_nothing() {
+        let left_out = vec![("counted".into(), "it takes minutes".into())];
+        let report = Report { left_out, ..report(Verdict::Met) };
+        assert_eq!(report.verdict(), ExitCode::SUCCESS);
+        let page = report.put_into(Page::default());
+        assert!(page.contains("**Left out of a quick run:** counted: it takes minutes"), "{page}");
+    }
+
+    #[test]
+    fn a_missed_goal_is_told_with_its_noise_and_its_cause_where_it_is_known() {
+        let missed = |what: &str| {
+            told(&Judged::new(what, Goal::AtMost(1.1), &Sample::new([1.14, 1.15, 1.17])))
+        };
+        let unknown = missed("nobody looked into this");
+        assert_eq!(unknown, "goal missed: nobody looked into this: 1.15 (1.14–1.17), not ≤ 1.10");
+        let known = missed("Same node, connect-request-close");
+        assert!(known.contains("not ≤ 1.10; known cause: "), "{known}");
+    }
+
+    #[test]
+    fn what_was_measured_once_says_so_instead_of_showing_no_noise() {
+        let once = Judged::new("start", Goal::AtMost(1.0), &Sample::new([0.6]));
+        assert_eq!(once.noise(), "one value");
     }
 }

@@ -5,6 +5,8 @@
 //! same round, and the median is shown with its spread. This file wires, and nothing else.
 
 mod api;
+mod causes;
+mod changes;
 mod cni;
 mod control;
 mod counted;
@@ -14,6 +16,7 @@ mod dns;
 mod document;
 mod faults;
 mod goal;
+mod lab;
 mod machine;
 mod node;
 mod nodes;
@@ -23,20 +26,23 @@ mod pinned;
 mod plot;
 mod policy;
 mod real;
+mod rounds;
 mod sample;
 mod services;
 mod table;
 mod traffic;
+mod volley;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::document::{Report, Section};
+use crate::rounds::{Length, Rounds};
 use crate::traffic::Ask;
 
 /// What Atoll costs beside its peers, measured in one run on one machine.
@@ -72,7 +78,7 @@ enum Command {
 
 #[derive(Args)]
 struct Run {
-    /// Fewer and shorter rounds
+    /// Fewer and shorter rounds, without the parts that cannot be quick: below five minutes
     #[arg(long)]
     quick: bool,
     /// Only these parts
@@ -81,12 +87,12 @@ struct Run {
     /// How many rounds, instead of the usual number
     #[arg(long)]
     rounds: Option<usize>,
-    /// The atoll program that is measured
-    #[arg(long, default_value = "target/release/atoll")]
-    atoll: PathBuf,
-    /// The resolver that is measured, with names made up for it
-    #[arg(long, default_value = "target/release/examples/serve")]
-    resolver: PathBuf,
+    /// The atoll program that is measured, instead of the one beside this program
+    #[arg(long)]
+    atoll: Option<PathBuf>,
+    /// The resolver that is measured, with names made up for it, instead of the one beside this program
+    #[arg(long)]
+    resolver: Option<PathBuf>,
     /// Write what was measured into this page; parts that were not measured stay as they are
     #[arg(long)]
     document: Option<PathBuf>,
@@ -110,9 +116,11 @@ enum Part {
     Policy,
     /// The controller: addresses a second, its start and its memory as clusters grow
     Control,
+    /// From a request to a packet: pods, networks, policies, endpoints
+    Changes,
     /// A thousand simulated nodes against a real kube-apiserver
     Nodes,
-    /// What pods notice when the agent dies or is replaced
+    /// What pods notice when the agent dies or is replaced, and when a node dies
     Faults,
     /// The resolver beside Debian's DNS servers and CoreDNS, and how soon it answers a change
     Dns,
@@ -124,13 +132,14 @@ enum Part {
 
 impl Part {
     /// What a whole run measures, in its order.
-    const EVERY: [Part; 12] = [
+    const EVERY: [Part; 13] = [
         Part::Datapath,
         Part::Services,
         Part::Policy,
         Part::Cni,
         Part::Curve,
         Part::Control,
+        Part::Changes,
         Part::Nodes,
         Part::Faults,
         Part::Dns,
@@ -138,6 +147,18 @@ impl Part {
         Part::Real,
         Part::Counted,
     ];
+
+    /// Why a quick run has no time for it, where that is so.
+    fn takes_long(self) -> Option<&'static str> {
+        match self {
+            Part::Nodes => Some("a thousand agents against a real kube-apiserver take minutes"),
+            Part::Real => Some("three real nodes take minutes to come and to go"),
+            Part::Counted => {
+                Some("an emulated machine takes minutes; `make guard` counts our own paths")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Part {
@@ -162,14 +183,29 @@ fn main() -> Result<ExitCode> {
     }
 }
 
+/// What is measured.
+struct Programs {
+    atoll: PathBuf,
+    resolver: PathBuf,
+}
+
 impl Run {
     fn measure(&self) -> Result<ExitCode> {
         ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
-        let start = Instant::now();
+        let (start, programs) = (Instant::now(), self.programs()?);
         let (machine, command) = (machine::Machine::look()?, self.command());
-        let mut report = Report { machine, command, sections: vec![], failed: vec![] };
-        for part in &self.only {
-            match self.section(*part) {
+        let left_out = self.left_out();
+        let mut report =
+            Report { machine, command, sections: vec![], failed: vec![], left_out: vec![] };
+        for (part, why) in &left_out {
+            println!("{part}: left out of a quick run: {why}");
+            report.left_out.push((part.to_string(), (*why).to_owned()));
+        }
+        for part in self.only.iter().filter(|part| left_out.iter().all(|(it, _)| it != *part)) {
+            let begun = Instant::now();
+            let measured = self.section(*part, &programs);
+            eprintln!("{part}: {} s", begun.elapsed().as_secs());
+            match measured {
                 Ok(section) => {
                     println!("{section}");
                     report.sections.push(section);
@@ -187,11 +223,22 @@ impl Run {
         Ok(report.verdict())
     }
 
+    /// Whether everything is asked for.
+    fn is_whole(&self) -> bool {
+        Part::EVERY.iter().all(|part| self.only.contains(part))
+    }
+
+    /// What a quick run of everything leaves out, and why. What was asked for by name is measured.
+    fn left_out(&self) -> Vec<(Part, &'static str)> {
+        match self.quick && self.is_whole() {
+            true => self.only.iter().filter_map(|it| Some((*it, it.takes_long()?))).collect(),
+            false => vec![],
+        }
+    }
+
     /// The command that measures the same again.
     fn command(&self) -> String {
-        let whole =
-            self.rounds.is_none() && Part::EVERY.iter().all(|part| self.only.contains(part));
-        match (whole, self.quick) {
+        match (self.rounds.is_none() && self.is_whole(), self.quick) {
             (true, false) => "make bench".into(),
             (true, true) => "make bench-quick".into(),
             (false, _) => {
@@ -203,22 +250,44 @@ impl Run {
         }
     }
 
-    fn section(&self, part: Part) -> Result<Section> {
-        let rounds = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
+    fn programs(&self) -> Result<Programs> {
+        let this = std::env::current_exe().context("cannot find this program")?;
+        let beside = |name: &str| this.with_file_name(name);
+        Ok(Programs {
+            atoll: self.atoll.clone().unwrap_or_else(|| beside("atoll")),
+            resolver: self.resolver.clone().unwrap_or_else(|| beside("examples/serve")),
+        })
+    }
+
+    fn section(&self, part: Part, programs: &Programs) -> Result<Section> {
+        let Programs { atoll, resolver } = programs;
+        let times = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
         match part {
-            Part::Datapath => datapath::measure(rounds(31, 9)),
-            Part::Counted => counted::measure(rounds(5, 3)),
-            Part::Guard => counted::guard(rounds(3, 2)),
-            Part::Cni => cni::measure(&self.atoll, rounds(5, 2)),
-            Part::Control => control::measure(&self.atoll, self.quick),
-            Part::Curve => curve::measure(&self.atoll, rounds(15, 5), self.quick),
-            Part::Services => services::measure(rounds(15, 5)),
-            Part::Policy => policy::measure(rounds(15, 5), self.quick),
+            Part::Datapath => datapath::measure(self.rounds(31, 240)),
+            Part::Counted => counted::measure(times(2, 2)),
+            Part::Guard => counted::guard(times(3, 2)),
+            Part::Cni => cni::measure(atoll, times(5, 1)),
+            Part::Control => control::measure(atoll, self.quick),
+            Part::Curve => curve::measure(atoll, self.rounds(15, 60), self.quick),
+            Part::Services => services::measure(self.rounds(15, 40)),
+            Part::Policy => policy::measure(self.rounds(15, 40), self.quick),
+            Part::Changes => changes::measure(atoll, self.quick),
             Part::Nodes => nodes::measure(self.quick),
-            Part::Faults => faults::measure(&self.atoll, rounds(5, 2)),
-            Part::Dns => dns::measure(&self.atoll, &self.resolver, rounds(7, 3), self.quick),
-            Part::Api => api::measure(rounds(3, 1)),
-            Part::Real => real::measure(&self.atoll, self.quick),
+            Part::Faults => faults::measure(atoll, times(5, 2)),
+            Part::Dns => dns::measure(atoll, resolver, times(5, 2), self.quick),
+            Part::Api => api::measure(times(3, 1)),
+            Part::Real => real::measure(atoll, self.quick),
+        }
+    }
+
+    /// At most so many rounds in at most so many seconds; a quick run has a sixth of the time.
+    fn rounds(&self, most: usize, seconds: u64) -> Rounds {
+        let time = Duration::from_secs(seconds);
+        let length = if self.quick { Length::Brief } else { Length::Whole };
+        match (self.rounds, self.quick) {
+            (Some(count), _) => Rounds::exactly(count, length),
+            (None, false) => Rounds { least: 7, most, time, length },
+            (None, true) => Rounds { least: 3, most: most / 2, time: time / 6, length },
         }
     }
 }
@@ -227,12 +296,35 @@ impl Run {
 mod tests {
     use super::*;
 
-    fn command_of(arguments: &[&str]) -> String {
+    fn run_of(arguments: &[&str]) -> Run {
         let arguments = ["bench", "run"].iter().chain(arguments);
         match Bench::parse_from(arguments).command {
-            Command::Run(run) => run.command(),
+            Command::Run(run) => run,
             _ => unreachable!("it was told to run"),
         }
+    }
+
+    fn command_of(arguments: &[&str]) -> String {
+        run_of(arguments).command()
+    }
+
+    #[test]
+    fn a_quick_run_leaves_out_what_takes_minutes_unless_it_was_asked_for_by_name() {
+        let left_out = |arguments: &[&str]| -> Vec<String> {
+            run_of(arguments).left_out().iter().map(|(part, _)| part.to_string()).collect()
+        };
+        assert_eq!(left_out(&["--quick"]), ["nodes", "real", "counted"]);
+        assert!(left_out(&[]).is_empty());
+        assert!(left_out(&["--quick", "--only", "counted"]).is_empty());
+    }
+
+    #[test]
+    fn a_quick_run_has_fewer_and_shorter_rounds_and_less_time() {
+        let [whole, quick] = [run_of(&[]), run_of(&["--quick"])].map(|run| run.rounds(31, 60));
+        assert!(quick.most < whole.most && quick.least < whole.least && quick.time < whole.time);
+        assert_eq!((whole.length, quick.length), (Length::Whole, Length::Brief));
+        let exact = run_of(&["--rounds", "2"]).rounds(31, 60);
+        assert_eq!((exact.least, exact.most), (2, 2));
     }
 
     #[test]

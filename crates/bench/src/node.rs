@@ -26,10 +26,15 @@ use tokio::runtime::Runtime;
 
 use crate::pinned::Ended;
 
-const NAME: &str = "node1";
+/// Its name.
+pub(crate) const NAME: &str = "node1";
+/// Another node, of which there is nothing but its object.
+const ANOTHER: &str = "node2";
 const UNDERLAY: &str = "192.168.77.1";
 /// Where the agent keeps its state on a node, too: in memory.
 const RUN: &str = "/run";
+/// The kubeconfig of whoever is outside of the node.
+const OUTSIDE: &str = "outside-kubeconfig";
 /// How long the agent may take to see everything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -54,6 +59,8 @@ pub(crate) struct AgentNode {
     agent: Ended,
     thread: Worker<BpfFileSystem>,
     pub(crate) namespace: Namespace,
+    /// Speaks to the API from outside of the node.
+    pub(crate) client: Client,
     api: Option<Runtime>,
 }
 
@@ -68,6 +75,15 @@ impl Drop for AgentNode {
 impl AgentNode {
     /// Starts API and agent, and waits until the agent has seen all pods' ports.
     pub(crate) fn start(atoll: &Path, pods: &[PlannedPod]) -> Result<Self> {
+        Self::start_beside(atoll, pods, &[])
+    }
+
+    /// The same in a cluster that has other pods on another node.
+    pub(crate) fn start_beside(
+        atoll: &Path,
+        pods: &[PlannedPod],
+        elsewhere: &[PlannedPod],
+    ) -> Result<Self> {
         let folder = tempfile::tempdir_in(RUN).context("cannot make a folder")?;
         let namespace = Namespace::new();
         namespace.ip("link add uplink type veth peer name nowhere");
@@ -75,11 +91,12 @@ impl AgentNode {
         namespace.ip("link set uplink up");
         let api = Runtime::new()?;
         let kubeconfig = serve_api(&api, folder.path(), &namespace)?;
+        std::fs::write(folder.path().join(OUTSIDE), &kubeconfig)?;
         let client = api.block_on(client(&kubeconfig))?;
-        api.block_on(fill(&client, pods))?;
+        api.block_on(fill(&client, pods, elsewhere))?;
         let thread = Worker::start(&namespace, BpfFileSystem::mount_for_this_thread);
         let agent = start_on(&thread, atoll, folder.path())?;
-        let mut node = AgentNode { folder, agent, thread, namespace, api: Some(api) };
+        let mut node = AgentNode { folder, agent, thread, namespace, client, api: Some(api) };
         node.wait_until_ready()?;
         Ok(node)
     }
@@ -100,6 +117,24 @@ impl AgentNode {
         Ok(())
     }
 
+    /// How the API is reached from outside of the node.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join(OUTSIDE)
+    }
+
+    /// Where the API runs.
+    ///
+    /// # Panics
+    /// Never: it ends with this value alone.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        self.api.as_ref().expect("the API runs as long as the node")
+    }
+
+    /// The agent's process.
+    pub(crate) fn agent(&self) -> u32 {
+        self.agent.0.id()
+    }
+
     /// Where the agent listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("agent.sock")
@@ -112,14 +147,19 @@ impl AgentNode {
         resident_bytes(&status).context("the kernel does not tell the agent's memory")
     }
 
+    /// The last lines of the agent's log, for whoever has to tell why something failed.
+    pub(crate) fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join("agent.log")).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(5).collect();
+        format!("the agent's last lines, newest first: {last:?}")
+    }
+
     fn wait_until_ready(&mut self) -> Result<()> {
         let start = Instant::now();
         while !matches!(ask(&self.socket(), &AgentRequest::Status), Ok(AgentReply::Done)) {
             let ended = self.agent.0.try_wait()?.is_some();
             if ended || start.elapsed() > PATIENCE {
-                let log = std::fs::read_to_string(self.folder.path().join("agent.log"))?;
-                let last: Vec<_> = log.lines().rev().take(5).collect();
-                bail!("the agent did not get ready; its last lines, newest first: {last:?}");
+                bail!("the agent did not get ready; {}", self.last_words());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -164,25 +204,34 @@ pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Makes the definitions, the node, and every pod with its port.
-async fn fill(client: &Client, pods: &[PlannedPod]) -> Result<()> {
+/// Makes the definitions, the nodes, and every pod with its port.
+async fn fill(client: &Client, pods: &[PlannedPod], elsewhere: &[PlannedPod]) -> Result<()> {
     let definitions = Api::all(client.clone());
     for definition in atoll_api::crds() {
         definitions.create(&PostParams::default(), &definition).await?;
     }
-    let nodes = Api::<Node>::all(client.clone());
-    let node = Node { metadata: named(NAME), ..Node::default() };
-    nodes.create(&PostParams::default(), &node).await?;
-    let addresses: Value = json!([{"type": "InternalIP", "address": UNDERLAY}]);
-    let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
-    nodes.patch_status(NAME, &PatchParams::default(), &status).await?;
-    let tenants: BTreeSet<String> = pods.iter().map(PlannedPod::tenant).collect();
+    make_node(client, NAME, UNDERLAY).await?;
+    make_node(client, ANOTHER, "192.168.77.2").await?;
+    let tenants: BTreeSet<String> = pods.iter().chain(elsewhere).map(PlannedPod::tenant).collect();
     for tenant in tenants {
         Api::all(client.clone()).create(&PostParams::default(), &namespace_of(&tenant)).await?;
     }
     for pod in pods {
-        create(client, pod).await?;
+        create(client, pod, NAME).await?;
     }
+    for pod in elsewhere {
+        create(client, pod, ANOTHER).await?;
+    }
+    Ok(())
+}
+
+async fn make_node(client: &Client, name: &str, address: &str) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    let node = Node { metadata: named(name), ..Node::default() };
+    nodes.create(&PostParams::default(), &node).await?;
+    let addresses: Value = json!([{"type": "InternalIP", "address": address}]);
+    let status = Patch::Merge(json!({"status": {"addresses": addresses}}));
+    nodes.patch_status(name, &PatchParams::default(), &status).await?;
     Ok(())
 }
 
@@ -192,15 +241,15 @@ fn namespace_of(tenant: &str) -> KubeNamespace {
     KubeNamespace { metadata, ..KubeNamespace::default() }
 }
 
-async fn create(client: &Client, planned: &PlannedPod) -> Result<()> {
+async fn create(client: &Client, planned: &PlannedPod, node: &str) -> Result<()> {
     let tenant = planned.tenant();
     let containers = json!([{"name": "main", "image": "none"}]);
     let pod = json!({"metadata": {"name": planned.name},
-                     "spec": {"nodeName": NAME, "containers": containers}});
+                     "spec": {"nodeName": node, "containers": containers}});
     let pod: Pod = serde_json::from_value(pod)?;
     let pods = Api::<Pod>::namespaced(client.clone(), &tenant);
     let made = pods.create(&PostParams::default(), &pod).await?;
-    let port = port(planned, made.metadata.uid.unwrap_or_default());
+    let port = port(planned, made.metadata.uid.unwrap_or_default(), node);
     let ports = Api::<Port>::namespaced(client.clone(), &tenant);
     ports.create(&PostParams::default(), &port).await?;
     Ok(())
@@ -210,7 +259,7 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-fn port(pod: &PlannedPod, pod_uid: String) -> Port {
+fn port(pod: &PlannedPod, pod_uid: String, node: &str) -> Port {
     let network = format!("{}.default", pod.tenant());
     Port::new(
         &pod.name,
@@ -223,7 +272,7 @@ fn port(pod: &PlannedPod, pod_uid: String) -> Port {
             pod: pod.name.clone(),
             pod_uid,
             interface: "eth0".into(),
-            node: Some(NAME.to_owned()),
+            node: Some(node.to_owned()),
             ..PortSpec::default()
         },
     )
@@ -270,7 +319,7 @@ mod tests {
     #[test]
     fn a_port_names_its_pod_and_the_node() {
         let pod = PlannedPod { name: "web".into(), network: 7, ip: [10, 0, 0, 5].into() };
-        let spec = port(&pod, "uid".into()).spec;
+        let spec = port(&pod, "uid".into(), NAME).spec;
         assert_eq!((spec.pod.as_str(), spec.network_id), ("web", 7));
         assert_eq!(spec.node.as_deref(), Some(NAME));
     }

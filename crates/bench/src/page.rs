@@ -3,6 +3,8 @@
 //! The rule of this file: a part that is measured again takes the place of what stood there, and the
 //! others stay as they are; so each says itself when, where and by what command it was measured.
 
+use crate::causes;
+
 /// What a line of a table of goals ends with where the goal was met.
 const MET: &str = " met |";
 /// What stands over a table of goals.
@@ -40,7 +42,11 @@ impl Page {
             "# Benchmarks\n\n\
              Written by `make bench`; do not edit. Run it to get the numbers of your own machine.\n\n\
              The times belong to the machine and the hour that stand with each part; the ratios are \
-             what travels. All contestants of a part ran in the same run, in turns.\n",
+             what travels. All contestants of a part ran in the same run, in turns. Programs are built as \
+             cargo builds a release by default; what is released has link-time optimization, too.\n\n\
+             Rounds go on until their ratios are known to a fifth of a percent, or their time is over. \
+             *Noise* is between which ratios the middle half of the rounds lies; a goal is missed when \
+             all of that half misses it.\n",
         );
         for note in notes {
             text += &format!("\n{note}\n");
@@ -57,23 +63,26 @@ impl Page {
         let goals = self.parts.iter().filter_map(|(_, part)| part.split_once(GOALS));
         let mut rows = goals.flat_map(|(_, goals)| {
             let rows = goals.lines().filter(|line| line.starts_with('|')).skip(2);
-            rows.filter(|row| !row.ends_with(MET)).map(tidy)
+            rows.filter(|row| !row.ends_with(MET)).filter_map(with_cause)
         });
         match rows.next() {
             None => "\nEvery goal below was met.\n".into(),
             Some(first) => {
                 let rows: String = rows.map(|row| format!("{row}\n")).collect();
-                let head = "| what | goal | ratio | verdict |\n|:---|---:|---:|---:|";
+                let head = "| what | goal | ratio | noise | verdict | known cause |\n\
+                            |:---|---:|---:|---:|---:|:---|";
                 format!("\n## {NOT_MET}\n\n{head}\n{first}\n{rows}")
             }
         }
     }
 }
 
-/// A row without the spaces that made it as wide as the table it came from.
-fn tidy(row: &str) -> String {
+/// A row of a table of goals, without the spaces that made it as wide as that table, and with the
+/// cause of the miss.
+fn with_cause(row: &str) -> Option<String> {
     let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-    format!("| {} |", cells.join(" | "))
+    let cause = causes::known(cells.first()?).unwrap_or_default();
+    Some(format!("| {} | {cause} |", cells.join(" | ")))
 }
 
 #[cfg(test)]
@@ -81,10 +90,11 @@ mod tests {
     use super::*;
 
     const MISSED: &str = "By rounds.\n\n### Goals\n\n\
-        | what       |   goal | ratio | verdict |\n\
-        |:-----------|-------:|------:|--------:|\n\
-        | round trip | ≤ 1.08 |  1.20 |  missed |\n\
-        | stream     | ≥ 0.97 |  1.00 |     met |";
+        | what                             |   goal | ratio |     noise | verdict |\n\
+        |:---------------------------------|-------:|------:|----------:|--------:|\n\
+        | Same node, connect-request-close | ≤ 1.10 |  1.20 | 1.19–1.21 |  missed |\n\
+        | another                          | ≤ 1.10 |  1.30 | one value |  missed |\n\
+        | stream                           | ≥ 0.97 |  1.00 | 0.99–1.01 |     met |";
 
     fn page() -> Page {
         let mut page = Page::default();
@@ -112,9 +122,18 @@ mod tests {
     #[test]
     fn a_missed_goal_stands_before_everything_that_was_measured() {
         let text = page().text(&[]);
-        let missed = text.find("| round trip | ≤ 1.08 | 1.20 | missed |\n\n## Datapath");
+        let missed =
+            text.find("| another | ≤ 1.10 | 1.30 | one value | missed |  |\n\n## Datapath");
         assert!(missed.is_some(), "{text}");
         assert!(!text.contains("| stream | "), "{text}");
+    }
+
+    #[test]
+    fn a_missed_goal_stands_there_with_its_cause_where_it_is_known() {
+        let (text, what) = (page().text(&[]), "Same node, connect-request-close");
+        let cause = causes::known(what).unwrap();
+        let row = format!("| {what} | ≤ 1.10 | 1.20 | 1.19–1.21 | missed | {cause} |");
+        assert!(text.contains(&row), "{text}");
     }
 
     #[test]

@@ -37,6 +37,24 @@ impl Drop for Ended {
     }
 }
 
+/// Nanoseconds of CPU that the threads of a process, and of those that it started, have had.
+pub(crate) fn cpu_of(process: u32) -> Result<u64> {
+    let tasks = format!("/proc/{process}/task");
+    let mut sum = 0;
+    for task in std::fs::read_dir(&tasks).with_context(|| format!("cannot read {tasks}"))? {
+        let task = task?.path();
+        // A thread may end between being listed and being looked at.
+        let Ok(times) = std::fs::read_to_string(task.join("schedstat")) else { continue };
+        sum += times.split_whitespace().next().unwrap_or_default().parse::<u64>()?;
+        let children = std::fs::read_to_string(task.join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            // So may a process.
+            sum += cpu_of(child.parse()?).unwrap_or_default();
+        }
+    }
+    Ok(sum)
+}
+
 /// Starts this very program inside `namespace`, ahead of all other processes. First in, first out:
 /// neither end interrupts the other, so that every round takes turns in the same way.
 pub(crate) fn start_self(namespace: &Namespace, arguments: &[String]) -> Result<Child> {
@@ -51,4 +69,20 @@ pub(crate) fn start_self(namespace: &Namespace, arguments: &[String]) -> Result<
             .spawn()
     });
     started.with_context(|| format!("cannot start {arguments:?} in a namespace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_cpu_of_a_process_grows_with_its_work() {
+        let before = cpu_of(std::process::id()).unwrap();
+        let start = Instant::now();
+        while cpu_of(std::process::id()).unwrap() == before {
+            assert!(start.elapsed() < Duration::from_secs(10), "work was not counted");
+        }
+    }
 }

@@ -13,12 +13,13 @@ use crate::datapath::{cell, round, start_servers};
 use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::paths::{Cluster, Place, Setting};
+use crate::rounds::{Length, Rounds};
 use crate::sample::Sample;
 use crate::table::Table;
 use crate::traffic::Kind;
 
 const NETWORK: u32 = 100;
-const KINDS: [Kind; 2] = [Kind::RoundTrip, Kind::Connect];
+const KINDS: [Kind; 3] = [Kind::RoundTrip, Kind::Connect, Kind::Bulk];
 const PLACES: [Place; 2] = [Place::SameNode, Place::AcrossNodes];
 /// How many applications share a namespace.
 const TEAM: u32 = 50;
@@ -43,11 +44,11 @@ struct Loaded {
 /// One contestant: its cluster, and for each place and kind a value for each round.
 struct Contestant {
     cluster: Cluster,
-    rounds: [[Vec<f64>; 2]; 2],
+    rounds: [[Vec<f64>; KINDS.len()]; PLACES.len()],
 }
 
 /// Measures all of it.
-pub(crate) fn measure(rounds: usize, quick: bool) -> Result<Section> {
+pub(crate) fn measure(rounds: Rounds, quick: bool) -> Result<Section> {
     let sizes: &[u32] = if quick { &[100, 1000] } else { &[100, 1000, 4000] };
     let mut loads = Vec::new();
     for applications in sizes {
@@ -58,18 +59,17 @@ pub(crate) fn measure(rounds: usize, quick: bool) -> Result<Section> {
     let ends = contestants.iter().flat_map(|it| PLACES.map(|place| it.cluster.ends(place)));
     let ends: Vec<_> = ends.flatten().collect();
     let servers = start_servers(ends.iter())?;
-    for number in 0..rounds {
-        eprint!("\rpolicy: round {} of {rounds}", number + 1);
-        contestants.iter_mut().try_for_each(Contestant::add_round)?;
+    let mut going = rounds.begin("policy");
+    while going.next(|| judged_ratios(&contestants)).is_some() {
+        contestants.iter_mut().try_for_each(|it| it.add_round(rounds.length))?;
     }
-    eprintln!();
     drop(servers);
     Ok(Section {
         title: "Policy",
-        notes: format!("{NOTES}\n\n{rounds} rounds."),
+        notes: format!("{NOTES}\n\n{}", going.told()),
         tables: vec![
             ("Compile and load".into(), loaded_table(&loads)),
-            ("With 1,000 policies beside none, µs".into(), packets_table(&contestants)),
+            ("With 1,000 policies beside none".into(), packets_table(&contestants)),
         ],
         plots: vec![],
         judged: judge(&contestants),
@@ -81,10 +81,10 @@ impl Contestant {
         Ok(Contestant { cluster: without_policy()?, rounds: Default::default() })
     }
 
-    fn add_round(&mut self) -> Result<()> {
+    fn add_round(&mut self, length: Length) -> Result<()> {
         for (place, rounds) in PLACES.into_iter().zip(&mut self.rounds) {
             for (kind, values) in KINDS.into_iter().zip(rounds) {
-                values.push(round(&self.cluster.ends(place)[0], kind)?);
+                values.push(round(&self.cluster.ends(place)[0], kind, length)?);
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ fn loaded_table(loads: &[Loaded]) -> Table {
 }
 
 fn packets_table([without, with]: &[Contestant; 2]) -> Table {
-    let kinds = KINDS.map(Kind::name);
+    let kinds = KINDS.map(Kind::heading);
     let mut table = Table::new(["place"].into_iter().chain(kinds));
     for (place, (with, without)) in PLACES.iter().zip(with.rounds.iter().zip(&without.rounds)) {
         let cells = with.iter().zip(without);
@@ -152,15 +152,19 @@ fn packets_table([without, with]: &[Contestant; 2]) -> Table {
     table
 }
 
+/// The ratios of round trips, by place.
+fn judged_ratios([without, with]: &[Contestant; 2]) -> Vec<Sample> {
+    let places = with.rounds.iter().zip(&without.rounds);
+    places.map(|(with, without)| Sample::ratios(&with[0], &without[0])).collect()
+}
+
 /// An open connection notices at most 2 %.
-fn judge([without, with]: &[Contestant; 2]) -> Vec<Judged> {
-    let goal = Goal::AtMost(1.02);
-    let places = PLACES.into_iter().zip(with.rounds.iter().zip(&without.rounds));
-    places
-        .map(|(place, (with, without))| {
-            let ratios = Sample::ratios(&with[0], &without[0]);
+fn judge(contestants: &[Contestant; 2]) -> Vec<Judged> {
+    let judged = PLACES.into_iter().zip(judged_ratios(contestants));
+    judged
+        .map(|(place, ratios)| {
             let what = format!("{place}, round trip with 1,000 policies against none");
-            Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() }
+            Judged::new(what, Goal::AtMost(1.02), &ratios)
         })
         .collect()
 }

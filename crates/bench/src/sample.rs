@@ -23,6 +23,16 @@ impl Sample {
         Self::new(values.iter().zip(limits).map(|(value, limit)| value / limit))
     }
 
+    /// The values, in order of size.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
+        self.sorted.iter().copied()
+    }
+
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
     /// The value that this share of all values does not exceed.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let rank = (self.sorted.len() as f64 * share).ceil() as usize;
@@ -32,6 +42,13 @@ impl Sample {
     /// The middle value.
     pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
+    }
+
+    /// How far the median may be off, as a share of it: half of what the middle half of the values
+    /// is wide, and less the more values there are.
+    pub(crate) fn uncertainty(&self) -> f64 {
+        let (low, high) = self.spread();
+        (high - low) / 2.0 / (self.len() as f64).sqrt() / self.median().abs()
     }
 
     /// Between these lies the middle half of the values.
@@ -51,6 +68,14 @@ mod tests {
         assert_eq!(sample.spread(), (2.0, 9.0));
         assert_eq!(sample.quantile(0.99), 1000.0);
         assert_eq!(sample.quantile(0.0), 1.0);
+    }
+
+    #[test]
+    fn more_values_of_the_same_width_are_surer() {
+        let few = Sample::new([0.9, 1.0, 1.0, 1.1]);
+        let many = Sample::new([0.9, 1.0, 1.0, 1.1].repeat(16));
+        assert_eq!(few.uncertainty(), 4.0 * many.uncertainty());
+        assert_eq!(Sample::new([2.0; 5]).uncertainty(), 0.0);
     }
 
     #[test]

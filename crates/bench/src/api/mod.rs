@@ -115,18 +115,14 @@ fn table(embedded: &[Values], real: &[Values]) -> Table {
 fn judged(embedded: &[Values], real: &[Values]) -> Vec<Judged> {
     let beside = MEASURES.iter().enumerate().map(|(place, measure)| {
         let ratios = Sample::ratios(&column(embedded, place), &column(real, place));
-        judge(measure.what.to_owned(), measure.better.goal(), &ratios)
+        Judged::new(measure.what, measure.better.goal(), &ratios)
     });
     let bound = |what: &str, place: usize, limit: f64| {
         let shares = Sample::new(column(embedded, place).iter().map(|value| value / limit));
-        judge(format!("{what} {limit:.0}"), Goal::AtMost(1.0), &shares)
+        Judged::new(format!("{what} {limit:.0}"), Goal::AtMost(1.0), &shares)
     };
     let bounds = [bound("ready, of milliseconds", 5, READY), bound("idle, of megabytes", 6, IDLE)];
     beside.chain(bounds).collect()
-}
-
-fn judge(what: String, goal: Goal, ratios: &Sample) -> Judged {
-    Judged { what, goal, verdict: goal.judge(ratios), median: ratios.median() }
 }
 
 #[cfg(test)]

@@ -24,16 +24,21 @@ pub(super) enum Verb {
 }
 
 /// A pod's namespace, made beforehand.
-pub(super) struct Pod {
-    name: String,
+pub(crate) struct Pod {
+    pub(crate) name: String,
     tenant: String,
-    pub(super) namespace: Arc<Namespace>,
+    pub(crate) namespace: Arc<Namespace>,
 }
 
 impl Pod {
     pub(super) fn new(planned: &PlannedPod) -> Self {
+        Pod::named(planned.name.clone(), planned.tenant())
+    }
+
+    /// A pod of a tenant, in the namespace of that name.
+    pub(crate) fn named(name: impl Into<String>, tenant: impl Into<String>) -> Self {
         let namespace = Arc::new(Namespace::new());
-        Pod { name: planned.name.clone(), tenant: planned.tenant(), namespace }
+        Pod { name: name.into(), tenant: tenant.into(), namespace }
     }
 }
 

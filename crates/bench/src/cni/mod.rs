@@ -14,7 +14,9 @@ use crate::document::Section;
 use crate::node::{AgentNode, PlannedPod};
 use crate::sample::Sample;
 use crate::table::Table;
-use contestant::{Contestant, Pod, Verb};
+use contestant::{Contestant, Verb};
+
+pub(crate) use contestant::Pod;
 
 /// How many calls are under way at once in each burst.
 const BURSTS: [usize; 2] = [20, 100];
@@ -58,8 +60,18 @@ impl<'a> Runtime<'a> {
     /// Attaches a pod in a namespace of its own.
     pub(crate) fn attach(&self, planned: &PlannedPod) -> Result<Arc<Namespace>> {
         let pod = Pod::new(planned);
-        self.plugin.host.run(|| self.plugin.call(Verb::Add, &pod))?;
+        self.add(&pod)?;
         Ok(pod.namespace)
+    }
+
+    /// Attaches a pod whose namespace is there.
+    pub(crate) fn add(&self, pod: &Pod) -> Result<Duration> {
+        self.plugin.host.run(|| self.plugin.call(Verb::Add, pod))
+    }
+
+    /// Detaches a pod, before its namespace goes.
+    pub(crate) fn del(&self, pod: &Pod) -> Result<Duration> {
+        self.plugin.host.run(|| self.plugin.call(Verb::Del, pod))
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Plane {
 }
 
 /// A controller at work.
-pub(super) struct Controller {
+pub(crate) struct Controller {
     process: Ended,
     metrics: SocketAddr,
 }
@@ -138,12 +138,22 @@ impl Plane {
             (0..size.networks).map(move |number| network(tenant, &format!("n-{number}")))
         });
         self.create(&self.all::<Network>(), networks.collect())?;
-        for (tenant, number) in
-            tenants.iter().flat_map(|tenant| (0..size.networks).map(move |it| (tenant, it)))
-        {
-            self.make_pods(tenant, &format!("n-{number}"), size.pods)?;
-        }
-        Ok(())
+        self.make_pods_of_all(&tenants, size)
+    }
+
+    /// Makes the pods of all networks, as many at once as anything else.
+    fn make_pods_of_all(&self, tenants: &[String], size: Size) -> Result<()> {
+        let networks = tenants.iter().flat_map(|tenant| {
+            (0..size.networks).map(move |number| (tenant, format!("n-{number}")))
+        });
+        let pods = networks.flat_map(|network| vec![network; size.pods]).map(anyhow::Ok);
+        let made =
+            stream::iter(pods).try_for_each_concurrent(AT_ONCE, |(tenant, network)| async move {
+                let api = Api::<Pod>::namespaced(self.client.clone(), tenant);
+                api.create(&PostParams::default(), &serde_json::from_value(pod(&network))?).await?;
+                Ok(())
+            });
+        self.block_on(made)
     }
 
     /// Pods of a real API need the account `default` of their namespace, which somebody else may
@@ -166,12 +176,7 @@ impl Plane {
     /// Makes pods in one network of a tenant.
     pub(super) fn make_pods(&self, tenant: &str, network: &str, count: usize) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), tenant);
-        let pod = |_| {
-            json!({"metadata": {"generateName": format!("{network}-"),
-                                "labels": {"atoll.dev/network": network}},
-                   "spec": {"containers": [{"name": "main", "image": "none"}]}})
-        };
-        self.create(&pods, (0..count).map(pod).collect())
+        self.create(&pods, vec![pod(network); count])
     }
 
     /// The address of every port.
@@ -183,18 +188,11 @@ impl Plane {
 
     /// Starts a controller.
     pub(super) fn controller(&self, atoll: &Path) -> Result<Controller> {
-        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let process = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM"])
-            .arg(atoll)
-            .args(["controller", "--metrics-address", &metrics.to_string(), "--kubeconfig"])
-            .arg(&self.server.kubeconfig)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(self.folder.path().join("controller.log"))?)
-            .spawn()
-            .with_context(|| format!("cannot start {}; is it built?", atoll.display()))?;
-        Ok(Controller { process: Ended(process), metrics })
+        Controller::start(
+            atoll,
+            &self.server.kubeconfig,
+            &self.folder.path().join("controller.log"),
+        )
     }
 
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
@@ -222,6 +220,22 @@ impl Plane {
 }
 
 impl Controller {
+    /// Starts one on the API that a kubeconfig names.
+    pub(crate) fn start(atoll: &Path, kubeconfig: &Path, log: &Path) -> Result<Self> {
+        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(atoll)
+            .args(["controller", "--metrics-address", &metrics.to_string(), "--kubeconfig"])
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(log)?)
+            .spawn()
+            .with_context(|| format!("cannot start {}; is it built?", atoll.display()))?;
+        Ok(Controller { process: Ended(process), metrics })
+    }
+
     /// Waits until so many networks are Active.
     pub(super) fn wait_for_networks(&self, count: usize) -> Result<()> {
         self.wait_for("networks", |page| {
@@ -276,6 +290,13 @@ pub(crate) fn resident(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     resident_bytes(&status).with_context(|| format!("{path} tells no memory"))
+}
+
+/// A pod of a network, which the API names.
+fn pod(network: &str) -> Value {
+    json!({"metadata": {"generateName": format!("{network}-"),
+                        "labels": {"atoll.dev/network": network}},
+           "spec": {"containers": [{"name": "main", "image": "none"}]}})
 }
 
 fn network(tenant: &str, name: &str) -> Value {

@@ -11,6 +11,7 @@ use crate::goal::Goal;
 use crate::paths::{Cluster, Ends, Place, Setting, VIP};
 use crate::plot::{Line, Plot};
 use crate::policy;
+use crate::rounds::Length;
 use crate::sample::Sample;
 use crate::table::Table;
 use crate::traffic::Kind;
@@ -81,7 +82,7 @@ impl Thing {
         let cluster = self.cluster(size)?;
         let ends = self.ends(&cluster)?;
         let servers = start_servers([&ends].into_iter())?;
-        let thousands = (0..rounds).map(|_| round(&ends, Kind::RoundTrip));
+        let thousands = (0..rounds).map(|_| round(&ends, Kind::RoundTrip, Length::Brief));
         let thousands = thousands.collect::<Result<_>>()?;
         drop(servers);
         Ok(Point { thing: self, size, thousands })
@@ -138,9 +139,9 @@ pub(super) fn judge(points: &[Point]) -> Vec<Judged> {
     let judged = |thing: Thing| {
         let curve = curve(points, thing);
         let (first, last) = (curve.first()?, curve.last()?);
-        let ratio = Sample::new([middle(last) / middle(first)]);
+        let ratios = Sample::ratios(&last.thousands, &first.thousands);
         let what = format!("round trip with {} {}", last.size, thing.name());
-        Some(Judged { what, goal, verdict: goal.judge(&ratio), median: ratio.median() })
+        Some(Judged::new(what, goal, &ratios))
     };
     Thing::ALL.into_iter().filter_map(judged).collect()
 }

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::datapath::{self, Measured};
 use crate::document::{Judged, Section};
 use crate::paths::{self, Place};
+use crate::rounds::{Length, Rounds};
 use crate::traffic::Kind;
 
 /// The kernel of the machine.
@@ -66,7 +67,8 @@ pub(crate) fn inside(what: What, rounds: usize) -> Result<()> {
 }
 
 fn paths_counted(paths: &[paths::Path], rounds: usize) -> Result<String> {
-    Ok(serde_json::to_string(&datapath::measure_paths(paths, &KINDS, rounds)?)?)
+    let rounds = Rounds::exactly(rounds, Length::Brief);
+    Ok(serde_json::to_string(&datapath::measure_paths(paths, &KINDS, rounds)?.0)?)
 }
 
 /// Starts the machine, and gives what it counted, judged by our goals.

@@ -20,8 +20,8 @@ use crate::table::Table;
 use contestant::Contestant;
 use zone::Asking;
 
-/// Seconds that one contestant is asked in one round.
-const SECONDS: &str = "1.2";
+/// Seconds that one contestant is asked in one round, in a full run and in a quick one.
+const SECONDS: (&str, &str) = ("1.2", "0.4");
 const TO_ECHO: Goal = Goal::AtMost(1.3);
 /// Four times its queries on a core.
 const TO_COREDNS: Goal = Goal::AtMost(0.25);
@@ -50,23 +50,24 @@ pub(crate) fn measure(atoll: &Path, serve: &Path, rounds: usize, quick: bool) ->
     zone::write(folder.path())?;
     let field = contestant::all(serve, &space, folder.path())?;
     let contestants = &field.contestants;
+    let seconds = if quick { SECONDS.1 } else { SECONDS.0 };
     let mut costs = vec![[vec![], vec![], vec![]]; contestants.len()];
     for round in 0..rounds {
         eprint!("\rdns: round {} of {rounds}", round + 1);
         for (place, asking) in Asking::ALL.into_iter().enumerate() {
             for (contestant, costs) in contestants.iter().zip(&mut costs) {
-                costs[place].push(cost(contestant, asking, &space, folder.path())?);
+                costs[place].push(cost(contestant, asking, &space, (folder.path(), seconds))?);
             }
         }
     }
     eprintln!();
     drop(field);
-    let (growth, kept) = growth::measure(serve)?;
+    let (growth, kept) = growth::measure(serve, quick)?;
     let (news, soon) = news::measure(atoll, if quick { CHANGES.1 } else { CHANGES.0 })?;
     let names: Vec<_> = contestant::NAMES.iter().map(ToString::to_string).collect();
     Ok(Section {
         title: "DNS",
-        notes: format!("{NOTES}\n\n{rounds} rounds of {SECONDS} seconds."),
+        notes: format!("{NOTES}\n\n{rounds} rounds of {seconds} seconds."),
         tables: vec![
             ("CPU of an answer".into(), table(&names, &costs)),
             ("As names and networks grow".into(), growth),
@@ -78,12 +79,17 @@ pub(crate) fn measure(atoll: &Path, serve: &Path, rounds: usize, quick: bool) ->
 }
 
 /// Microseconds of the server's CPU for one answer.
-fn cost(contestant: &Contestant, asking: Asking, space: &Namespace, folder: &Path) -> Result<f64> {
+fn cost(
+    contestant: &Contestant,
+    asking: Asking,
+    space: &Namespace,
+    (folder, seconds): (&Path, &str),
+) -> Result<f64> {
     let before = contestant.cpu()?;
     let output = space.run(|| {
         Command::new("taskset")
             .args(["-c", "1", "dnsperf", "-s", "127.0.0.1", "-c", "8", "-T", "1", "-q", "100"])
-            .args(["-t", "1", "-l", SECONDS, "-p", &contestant.port.to_string(), "-d"])
+            .args(["-t", "1", "-l", seconds, "-p", &contestant.port.to_string(), "-d"])
             .arg(folder.join(asking.file()))
             .output()
     });
@@ -129,7 +135,7 @@ fn judged(names: &[String], costs: &[Costs]) -> Vec<Judged> {
         let judge = |(asking, (own, other)): (Asking, (&Vec<f64>, &Vec<f64>))| {
             let ratios = Sample::ratios(own, other);
             let what = format!("DNS: {} to {name}", asking.title());
-            Judged { what, goal, verdict: goal.judge(&ratios), median: ratios.median() }
+            Judged::new(what, goal, &ratios)
         };
         each.map(judge).collect::<Vec<_>>()
     };

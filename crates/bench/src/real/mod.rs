@@ -150,9 +150,8 @@ fn told(ready_after: &[Duration]) -> String {
 fn judge(ready_after: &[Duration]) -> Judged {
     let latest = ready_after.iter().max().copied().unwrap_or_default();
     let ratio = latest.as_secs_f64() / READY_LIMIT.as_secs_f64();
-    let goal = Goal::AtMost(1.0);
-    let what = "node Ready after its agent was started, against 10 s".into();
-    Judged { what, goal, verdict: goal.judge(&Sample::new([ratio])), median: ratio }
+    let what = "node Ready after its agent was started, against 10 s";
+    Judged::new(what, Goal::AtMost(1.0), &Sample::new([ratio]))
 }
 
 #[cfg(test)]

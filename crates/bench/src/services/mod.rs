@@ -14,12 +14,16 @@ use crate::datapath::{self, cell, measure_paths, round, start_servers};
 use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::paths::{self, Cluster, Ends, Place, Setting, VIP};
+use crate::plot::{Line, Plot};
+use crate::rounds::{Length, Rounds};
 use crate::sample::Sample;
 use crate::table::Table;
 use crate::traffic::Kind;
 
 const NETWORK: u32 = 100;
 const KINDS: [Kind; 2] = [Kind::RoundTrip, Kind::Connect];
+/// What is measured as services grow; the first is judged.
+const GROWING: [Kind; 2] = [Kind::RoundTrip, Kind::Bulk];
 /// How many services there are beside the measured one.
 const SIZES: [u32; 4] = [0, 100, 1_000, 10_000];
 /// How many endpoints are changed, one after the other.
@@ -48,12 +52,13 @@ struct Sized {
     compile: Duration,
     load: Duration,
     changes: Option<Sample>,
-    rounds: Vec<f64>,
+    /// For each kind of the growing ones, a value for each round.
+    rounds: [Vec<f64>; GROWING.len()],
 }
 
 /// Measures all of it.
-pub(crate) fn measure(rounds: usize) -> Result<Section> {
-    let packets = measure_paths(&paths::services()?, &KINDS, rounds)?;
+pub(crate) fn measure(rounds: Rounds) -> Result<Section> {
+    let (packets, told) = measure_paths(&paths::services()?, &KINDS, rounds)?;
     let sizes = measure_sizes(rounds)?;
     let spread = spread::measure(NETWORK)?;
     let mut judged = datapath::judge(&packets);
@@ -61,30 +66,32 @@ pub(crate) fn measure(rounds: usize) -> Result<Section> {
     judged.extend(judge_spread(&spread));
     Ok(Section {
         title: "Services",
-        notes: format!("{NOTES}\n\n{rounds} rounds."),
+        notes: format!("{NOTES}\n\n{told}"),
         tables: vec![
             ("A service on the same node".into(), datapath::table(&packets, Kind::heading)),
             (format!("As services of {PODS_EACH} pods grow"), growth(&sizes)),
             (format!("{FLOWS} connections over {BACKENDS} backends"), spread_table(&spread)),
         ],
-        plots: vec![],
+        plots: vec![plot(&sizes)],
         judged,
     })
 }
 
-fn measure_sizes(rounds: usize) -> Result<Vec<Sized>> {
+fn measure_sizes(rounds: Rounds) -> Result<Vec<Sized>> {
     let mut sizes = SIZES.into_iter().map(Sized::new).collect::<Result<Vec<_>>>()?;
     let ends: Vec<Ends> = sizes.iter().map(Sized::ends).collect::<Result<_>>()?;
     let servers = start_servers(ends.iter())?;
-    for number in 0..rounds {
-        eprint!("\rservices: round {} of {rounds}", number + 1);
-        for sized in &mut sizes {
-            sized.rounds.push(round(&sized.ends()?, Kind::RoundTrip)?);
-        }
+    let mut going = rounds.begin("services");
+    while going.next(|| vec![flat(&sizes)]).is_some() {
+        sizes.iter_mut().try_for_each(|sized| sized.add_round(rounds.length))?;
     }
-    eprintln!();
     drop(servers);
     Ok(sizes)
+}
+
+/// The round trip with the most services, against the one with the least.
+fn flat(sizes: &[Sized]) -> Sample {
+    Sample::ratios(&sizes[sizes.len() - 1].rounds[0], &sizes[0].rounds[0])
 }
 
 impl Sized {
@@ -97,7 +104,15 @@ impl Sized {
         let compile = begun.elapsed();
         let load = cluster.serve(crowd.served())?;
         let changes = (size > 1).then(|| change(&cluster, &mut crowd, size)).transpose()?;
-        Ok(Sized { size, cluster, compile, load, changes, rounds: vec![] })
+        Ok(Sized { size, cluster, compile, load, changes, rounds: Default::default() })
+    }
+
+    fn add_round(&mut self, length: Length) -> Result<()> {
+        let ends = self.ends()?;
+        for (kind, values) in GROWING.into_iter().zip(&mut self.rounds) {
+            values.push(round(&ends, kind, length)?);
+        }
+        Ok(())
     }
 
     fn ends(&self) -> Result<Ends> {
@@ -130,12 +145,17 @@ fn growth(sizes: &[Sized]) -> Table {
         "of it compiled s",
         "one endpoint p50 ms",
         "p99 ms",
-        "round trip µs",
+        GROWING[0].heading(),
+        GROWING[1].heading(),
     ]);
     for sized in sizes {
         let quantile = |share| {
             let changes = sized.changes.as_ref();
             changes.map(|it| format!("{:.2}", it.quantile(share))).unwrap_or_default()
+        };
+        let packets = |kind: usize| {
+            let values = &sized.rounds[kind];
+            cell(values, &Sample::ratios(values, &sizes[0].rounds[kind]))
         };
         table.row([
             (sized.size + 1).to_string(),
@@ -143,10 +163,24 @@ fn growth(sizes: &[Sized]) -> Table {
             format!("{:.2}", sized.compile.as_secs_f64()),
             quantile(0.5),
             quantile(0.99),
-            cell(&sized.rounds, &Sample::ratios(&sized.rounds, &sizes[0].rounds)),
+            packets(0),
+            packets(1),
         ]);
     }
     table
+}
+
+fn plot(sizes: &[Sized]) -> Plot {
+    let point = |sized: &Sized| {
+        (f64::from(sized.size + 1), Sample::new(sized.rounds[0].iter().copied()).median())
+    };
+    Plot {
+        file: "services.svg",
+        title: "A round trip through a service, as services of ten pods grow".into(),
+        across: "services",
+        up: "µs",
+        lines: vec![Line { name: "Atoll".into(), points: sizes.iter().map(point).collect() }],
+    }
 }
 
 fn spread_table(spread: &Spread) -> Table {
@@ -166,15 +200,14 @@ fn spread_table(spread: &Spread) -> Table {
 }
 
 fn judge_sizes(sizes: &[Sized]) -> Vec<Judged> {
-    let (Some(least), Some(most)) = (sizes.first(), sizes.last()) else { return vec![] };
-    let flat = Sample::ratios(&most.rounds, &least.rounds);
+    let Some(most) = sizes.last() else { return vec![] };
     let what = format!("round trip with {} services against 1", most.size + 1);
     let late = most.changes.as_ref().map(|changes| {
         let share = Sample::new([changes.quantile(0.99) / CHANGE_LIMIT_MS]);
         let what = format!("one endpoint changed among {}, p99 against 50 ms", most.size);
         judged(what, 1.0, &share)
     });
-    [judged(what, 1.02, &flat)].into_iter().chain(late).collect()
+    [judged(what, 1.02, &flat(sizes))].into_iter().chain(late).collect()
 }
 
 fn judge_spread(spread: &Spread) -> Vec<Judged> {
@@ -186,8 +219,7 @@ fn judge_spread(spread: &Spread) -> Vec<Judged> {
 }
 
 fn judged(what: String, bound: f64, measured: &Sample) -> Judged {
-    let goal = Goal::AtMost(bound);
-    Judged { what, goal, verdict: goal.judge(measured), median: measured.median() }
+    Judged::new(what, Goal::AtMost(bound), measured)
 }
 
 #[cfg(test)]

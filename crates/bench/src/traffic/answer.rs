@@ -1,4 +1,5 @@
-//! The answering end of all kinds: one process, a thread for each kind, one caller at a time.
+//! The answering end of all kinds: one process, a thread for each kind, one caller at a time; only a
+//! crowd has a thread for each of its streams.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -6,7 +7,9 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::{BLOCK, BLOCK_PORT, COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
+use super::{
+    BLOCK, BLOCK_PORT, COUNT_PORT, CROWD_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW,
+};
 use crate::pinned;
 
 /// Answers until standard input ends, which it does with the process that started this one.
@@ -15,6 +18,7 @@ pub(crate) fn answer() -> Result<()> {
     serve(ECHO_PORT, echo)?;
     serve(SINK_PORT, sink)?;
     serve(BLOCK_PORT, confirm)?;
+    serve(CROWD_PORT, sink_apart)?;
     count()?;
     println!("ready");
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
@@ -54,6 +58,11 @@ fn sink(mut stream: TcpStream) -> std::io::Result<()> {
             some => received += some as u64,
         }
     }
+}
+
+/// The same, while others are served.
+fn sink_apart(stream: TcpStream) -> std::io::Result<()> {
+    thread::Builder::new().spawn(move || sink(stream)).map(drop)
 }
 
 /// Confirms every block with a byte.

@@ -2,12 +2,16 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use socket2::SockRef;
 
-use super::{BLOCK, BLOCK_PORT, COUNT_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, WINDOW};
+use super::{
+    BLOCK, BLOCK_PORT, COUNT_PORT, CROWD_PORT, ECHO_PORT, SINK_PORT, SMALLEST_PAYLOAD, STREAMS,
+    WINDOW,
+};
 use crate::sample::Sample;
 
 /// Nothing on these paths takes as long.
@@ -74,15 +78,35 @@ fn gigabits(bytes: f64, time: Duration) -> f64 {
 
 /// One stream; the time ends when the other end says how much it has.
 pub(super) fn stream(target: IpAddr, duration: Duration) -> Result<f64> {
-    let mut stream = open((target, SINK_PORT).into())?;
-    let (start, block) = (Instant::now(), vec![0; 128 << 10]);
+    let stream = open((target, SINK_PORT).into())?;
+    let start = Instant::now();
+    let received = pour(stream, start, duration)?;
+    Ok(gigabits(received as f64, start.elapsed()))
+}
+
+/// Many streams at once, all of them open before the first byte; the time ends with the last.
+pub(super) fn streams(target: IpAddr, duration: Duration) -> Result<f64> {
+    let opened = (0..STREAMS).map(|_| open((target, CROWD_PORT).into()));
+    let opened = opened.collect::<Result<Vec<_>>>()?;
+    let start = Instant::now();
+    let received = thread::scope(|scope| -> Result<u64> {
+        let pouring = |stream| scope.spawn(move || pour(stream, start, duration));
+        let pouring: Vec<_> = opened.into_iter().map(pouring).collect();
+        pouring.into_iter().map(|one| one.join().expect("a stream")).sum()
+    })?;
+    Ok(gigabits(received as f64, start.elapsed()))
+}
+
+/// Sends until the time is over; gives how much the other end says that it has.
+fn pour(mut stream: TcpStream, start: Instant, duration: Duration) -> Result<u64> {
+    let block = vec![0; 128 << 10];
     while start.elapsed() < duration {
         stream.write_all(&block)?;
     }
     stream.shutdown(Shutdown::Write)?;
     let mut received = [0; 8];
     stream.read_exact(&mut received)?;
-    Ok(gigabits(u64::from_be_bytes(received) as f64, start.elapsed()))
+    Ok(u64::from_be_bytes(received))
 }
 
 /// Windows of small packets, each answered by one packet once the other end has it whole; the rate

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::goal::Goal;
 use crate::paths::Place;
 use crate::pinned;
+use crate::rounds::Length;
 
 pub(crate) use answer::answer;
 
@@ -23,18 +24,23 @@ const ECHO_PORT: u16 = 7001;
 const SINK_PORT: u16 = 7002;
 const COUNT_PORT: u16 = 7003;
 const BLOCK_PORT: u16 = 7004;
+const CROWD_PORT: u16 = 7005;
 
 /// Every port that an answering end listens on.
-pub(crate) const PORTS: [(Protocol, u16); 4] = [
+pub(crate) const PORTS: [(Protocol, u16); 5] = [
     (Protocol::Tcp, ECHO_PORT),
     (Protocol::Tcp, SINK_PORT),
     (Protocol::Udp, COUNT_PORT),
     (Protocol::Tcp, BLOCK_PORT),
+    (Protocol::Tcp, CROWD_PORT),
 ];
 
 /// So many bytes are sent before the other end says that it has them: as much is under way on one
 /// path as on another, and it stays in the processor's cache.
 const BLOCK: usize = 256 << 10;
+
+/// So many streams make a crowd.
+const STREAMS: usize = 8;
 
 /// So many packets are sent before the other end says that it has them.
 const WINDOW: u32 = 32;
@@ -52,7 +58,9 @@ pub(crate) enum Kind {
     Bulk,
     /// One stream, as fast as it goes, both ends on one CPU.
     Stream,
-    /// The same stream with the ends on two CPUs.
+    /// Many streams at once, likewise.
+    Streams,
+    /// One stream with the ends on two CPUs.
     StreamTwoCpus,
     /// The smallest UDP packets.
     Packets,
@@ -60,11 +68,12 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the tables.
-    pub(crate) const ALL: [Kind; 6] = [
+    pub(crate) const ALL: [Kind; 7] = [
         Kind::RoundTrip,
         Kind::Connect,
         Kind::Bulk,
         Kind::Stream,
+        Kind::Streams,
         Kind::StreamTwoCpus,
         Kind::Packets,
     ];
@@ -76,6 +85,7 @@ impl Kind {
             Kind::Connect => "connect-request-close",
             Kind::Bulk => "blocks",
             Kind::Stream => "stream",
+            Kind::Streams => "streams",
             Kind::StreamTwoCpus => "stream, two CPUs",
             Kind::Packets => "64-byte UDP",
         }
@@ -88,6 +98,7 @@ impl Kind {
             Kind::Connect => "connect-request-close µs",
             Kind::Bulk => "blocks Gbit/s",
             Kind::Stream => "stream Gbit/s",
+            Kind::Streams => "8 streams Gbit/s",
             Kind::StreamTwoCpus => "stream, two CPUs, Gbit/s",
             Kind::Packets => "64-byte UDP, 1000 packets/s",
         }
@@ -97,7 +108,7 @@ impl Kind {
     fn duration(self) -> Duration {
         Duration::from_millis(match self {
             Kind::RoundTrip | Kind::Connect | Kind::Packets => 150,
-            Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus => 200,
+            Kind::Bulk | Kind::Stream | Kind::Streams | Kind::StreamTwoCpus => 200,
         })
     }
 
@@ -107,8 +118,12 @@ impl Kind {
             (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.08)),
             (Kind::RoundTrip, Place::AcrossNodes) => Some(Goal::AtMost(1.03)),
             (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.10)),
-            (Kind::Bulk | Kind::Stream, Place::SameNode) => Some(Goal::AtLeast(0.97)),
-            (Kind::Bulk | Kind::Stream, Place::AcrossNodes) => Some(Goal::AtLeast(0.92)),
+            (Kind::Bulk | Kind::Stream | Kind::Streams, Place::SameNode) => {
+                Some(Goal::AtLeast(0.97))
+            }
+            (Kind::Bulk | Kind::Stream | Kind::Streams, Place::AcrossNodes) => {
+                Some(Goal::AtLeast(0.92))
+            }
             (Kind::Connect, Place::AcrossNodes) | (Kind::StreamTwoCpus | Kind::Packets, _) => None,
         }
     }
@@ -117,8 +132,7 @@ impl Kind {
     pub(crate) fn goal_through_service(self, place: Place) -> Option<Goal> {
         match (self, place) {
             (Kind::RoundTrip | Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.12)),
-            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _)
-            | (_, Place::AcrossNodes) => None,
+            _ => None,
         }
     }
 
@@ -129,7 +143,7 @@ impl Kind {
             (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.17)),
             (Kind::RoundTrip, Place::AcrossNodes) => Some(Goal::AtMost(1.02)),
             (Kind::Connect, Place::AcrossNodes) => Some(Goal::AtMost(1.14)),
-            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _) => None,
+            _ => None,
         }
     }
 
@@ -138,17 +152,14 @@ impl Kind {
         match (self, place) {
             (Kind::RoundTrip, Place::SameNode) => Some(Goal::AtMost(1.14)),
             (Kind::Connect, Place::SameNode) => Some(Goal::AtMost(1.25)),
-            (Kind::Bulk | Kind::Stream | Kind::StreamTwoCpus | Kind::Packets, _)
-            | (_, Place::AcrossNodes) => None,
+            _ => None,
         }
     }
 
     fn cpu_of_asker(self) -> usize {
         match self {
             Kind::StreamTwoCpus => pinned::other_cpu(),
-            Kind::RoundTrip | Kind::Connect | Kind::Bulk | Kind::Stream | Kind::Packets => {
-                pinned::shared_cpu()
-            }
+            _ => pinned::shared_cpu(),
         }
     }
 }
@@ -158,24 +169,34 @@ impl Kind {
 pub(crate) struct Ask {
     kind: Kind,
     target: IpAddr,
+    /// For a third of the usual time
+    #[arg(long)]
+    brief: bool,
 }
 
 impl Ask {
     /// The arguments that make this program ask it.
-    pub(crate) fn arguments(kind: Kind, target: IpAddr) -> Vec<String> {
+    pub(crate) fn arguments(kind: Kind, target: IpAddr, length: Length) -> Vec<String> {
         let kind = kind.to_possible_value().map(|value| value.get_name().to_owned());
-        vec!["ask".to_owned(), kind.unwrap_or_default(), target.to_string()]
+        let mut arguments = vec!["ask".to_owned(), kind.unwrap_or_default(), target.to_string()];
+        match length {
+            Length::Whole => {}
+            Length::Brief => arguments.push("--brief".into()),
+        }
+        arguments
     }
 
     /// Asks for as long as a round takes, and gives what was measured.
     pub(crate) fn run(&self) -> Result<f64> {
         pinned::stay_on(self.kind.cpu_of_asker())?;
-        let (target, duration) = (self.target, self.kind.duration());
+        let whole = self.kind.duration();
+        let (target, duration) = (self.target, if self.brief { whole / 3 } else { whole });
         match self.kind {
             Kind::RoundTrip => ask::round_trip(target, duration),
             Kind::Connect => ask::connect(target, duration),
             Kind::Bulk => ask::blocks(target, duration),
             Kind::Stream | Kind::StreamTwoCpus => ask::stream(target, duration),
+            Kind::Streams => ask::streams(target, duration),
             Kind::Packets => ask::packets(target, duration),
         }
     }

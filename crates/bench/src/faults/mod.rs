@@ -1,5 +1,7 @@
 //! What pods notice when the agent of their node dies, or is replaced: packets lost that should have
-//! arrived, and packets that arrived though they must not.
+//! arrived, and packets that arrived though they must not. And what they notice when a node dies.
+
+mod death;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -79,10 +81,15 @@ pub(crate) fn measure(atoll: &Path, times: usize) -> Result<Section> {
         eprintln!("faults: {}", fault.name());
         seen.push((fault, scene.around(times, |node| node.suffer(fault, [atoll, &other]))?));
     }
+    drop(scene);
+    let dead = death::measure(atoll, times)?;
     Ok(Section {
         title: "Faults",
-        notes: format!("{NOTES}\n\nEach {times} times in a row."),
-        tables: vec![("Under ten thousand packets a second".into(), table(&seen))],
+        notes: format!("{NOTES}\n\n{}\n\nEach {times} times in a row.", death::NOTES),
+        tables: vec![
+            ("Under ten thousand packets a second".into(), table(&seen)),
+            ("A node dies".into(), dead),
+        ],
         plots: vec![],
         judged: seen.iter().flat_map(|(fault, seen)| judge(*fault, seen)).collect(),
     })
@@ -107,9 +114,8 @@ fn table(seen: &[(Fault, Seen)]) -> Table {
 
 fn judge(fault: Fault, seen: &Seen) -> Vec<Judged> {
     let none = |what: &str, count: u64| {
-        let (goal, sample) = (Goal::AtMost(0.0), Sample::new([count as f64]));
         let what = format!("{}: packets {what}", fault.name());
-        Judged { what, goal, verdict: goal.judge(&sample), median: sample.median() }
+        Judged::new(what, Goal::AtMost(0.0), &Sample::new([count as f64]))
     };
     vec![none("lost", seen.sent - seen.arrived), none("leaked", seen.leaked)]
 }
