@@ -271,7 +271,7 @@ mod tests {
 
     /// What the model sees of an object is the same, whether all of it was read or what it needs;
     /// and so it is where only what must be there is.
-    fn is_seen_the_same<K: Known>(parts: Value) {
+    fn is_seen_the_same<K: Known>(parts: &Value) {
         let mut whole = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&())});
         whole["metadata"] = metadata();
         for (name, part) in parts.as_object().unwrap() {
@@ -297,54 +297,54 @@ mod tests {
 
     #[test]
     fn of_objects_of_ours_the_model_sees_what_the_whole_object_shows() {
-        is_seen_the_same::<Tenant>(json!({
+        is_seen_the_same::<Tenant>(&json!({
             "spec": {"quota": {"networks": 3, "ports": 4, "vips": 5},
                      "serviceCIDRs": ["198.18.0.0/24"],
                      "defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}},
             "status": {"phase": "Active", "defaultNetworkCreated": true, "networks": 1, "ports": 2,
                        "vips": 3, "conditions": conditions()}}));
-        is_seen_the_same::<Network>(json!({
+        is_seen_the_same::<Network>(&json!({
             "spec": {"tenant": "acme", "type": "vpc", "vpcID": "v", "cidrs": ["10.0.0.0/16"],
                      "egress": {"mode": "node"}, "dns": {"mode": "dedicated"}},
             "status": {"phase": "Active", "id": 7, "conditions": conditions()}}));
-        is_seen_the_same::<Subnet>(json!({
+        is_seen_the_same::<Subnet>(&json!({
             "spec": {"network": "acme.web", "cidr": "10.0.0.0/24"},
             "status": {"phase": "Active", "used": 3, "free": 250, "conditions": conditions()}}));
-        is_seen_the_same::<Port>(json!({
+        is_seen_the_same::<Port>(&json!({
             "spec": {"network": "acme.web", "networkID": 7, "subnet": "s", "ips": ["10.0.0.5"],
                      "mac": "02:00:00:00:00:05", "pod": "web", "podUID": "u-9",
                      "interface": "eth0", "primary": true, "node": "node1"},
             "status": {"phase": "Attached", "hostInterface": "atl1"}}));
-        is_seen_the_same::<Claim>(json!({
+        is_seen_the_same::<Claim>(&json!({
             "spec": {"holder": {"kind": "Port", "namespace": "shop", "name": "web.eth0",
                                 "uid": "u-9"}, "network": "acme.web", "node": "node1"}}));
-        is_seen_the_same::<AddressPool>(json!({
+        is_seen_the_same::<AddressPool>(&json!({
             "spec": {"cidrs": ["192.0.2.0/28"], "tenants": ["acme"]},
             "status": {"used": 3, "conditions": conditions()}}));
-        is_seen_the_same::<NetworkType>(json!({
+        is_seen_the_same::<NetworkType>(&json!({
             "spec": {"provider": "example.org"},
             "status": {"networks": 3, "conditions": conditions()}}));
     }
 
     #[test]
     fn of_objects_of_kubernetes_the_model_sees_what_the_whole_object_shows() {
-        is_seen_the_same::<Namespace>(json!({
+        is_seen_the_same::<Namespace>(&json!({
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}));
-        is_seen_the_same::<Pod>(json!({
+        is_seen_the_same::<Pod>(&json!({
             "spec": {"nodeName": "node1", "hostNetwork": true, "serviceAccountName": "default",
                      "containers": [{"name": "main", "image": "none"}],
                      "resourceClaims": [{"name": "nic", "resourceClaimName": "nic-of-web"}]},
             "status": {"phase": "Failed", "podIP": "10.0.0.5", "qosClass": "BestEffort",
                        "resourceClaimStatuses": [{"name": "more", "resourceClaimName": "made"}]}}));
-        is_seen_the_same::<Service>(json!({
+        is_seen_the_same::<Service>(&json!({
             "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.5", "ipFamilies": ["IPv6"],
                      "loadBalancerIP": "192.0.2.5", "ports": [{"port": 80}]},
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.5"}, {"hostname": "edge"}]}}}));
-        is_seen_the_same::<Node>(json!({
+        is_seen_the_same::<Node>(&json!({
             "spec": {"podCIDR": "10.244.0.0/24"},
             "status": {"conditions": [{"type": "Ready", "status": "True"}],
                        "images": [{"names": ["much", "text"], "sizeBytes": 5}]}}));
-        is_seen_the_same::<ClusterRole>(json!({
+        is_seen_the_same::<ClusterRole>(&json!({
             "rules": [{"apiGroups": ["atoll.dev"], "resources": ["networks"], "verbs": ["get"],
                        "resourceNames": ["acme.web"]}]}));
     }

@@ -48,6 +48,13 @@ fn addresses(lab: &Lab) -> BTreeSet<String> {
     addresses
 }
 
+/// Waits until a pod answers `near` at its address, and sees who asks.
+fn await_answer(lab: &Lab, pod: &str, near: &str) {
+    let ip = address(lab, HOME, pod);
+    await_condition(|| lab.connect("acme/near", "tcp", &server(&ip)).ok).expect("it is reached");
+    assert_eq!(answer(lab, "acme/near", &ip), (format!("{HOME}/{pod}"), near.to_owned()));
+}
+
 /// Waits until so many pods hold a port and an address, by every count that there is.
 fn await_holders(lab: &Lab, count: usize) {
     let wanted = count.to_string();
@@ -88,9 +95,9 @@ fn what_pods_of_a_lost_node_held_comes_back_and_nothing_of_them_is_left_when_it_
     let lab = lab_with_pods();
     let lost = addresses(&lab);
     await_holders(&lab, 2 + LOST.len());
-    let [near, far] = ["near", "far"].map(|pod| address(&lab, HOME, pod));
-    for ip in &lost {
-        lab.connect("acme/near", "tcp", &server(ip)).good();
+    let near = address(&lab, HOME, "near");
+    for pod in LOST.iter().chain(&["far"]) {
+        await_answer(&lab, pod, &near);
     }
     assert_eq!(links(&lab, "node2"), LOST.len());
     let node = lab.kubectl(&["get", "node", "node2", "-o", "json"]).json();
@@ -101,22 +108,19 @@ fn what_pods_of_a_lost_node_held_comes_back_and_nothing_of_them_is_left_when_it_
     for ip in &lost {
         lab.connect("acme/near", "tcp", &server(ip)).bad();
     }
-    assert_eq!(answer(&lab, "acme/near", &far), ("acme/far".to_owned(), near.clone()));
+    await_answer(&lab, "far", &near);
     assert_eq!(links(&lab, "node2"), LOST.len(), "nobody there did anything");
 
     lab.apply(&yaml(&pods_on("node3"))).good();
     lab.wait_for_pods();
     await_holders(&lab, 2 + LOST.len());
     assert!(addresses(&lab).is_disjoint(&lost), "what was freed a moment ago rests");
-    for (pod, ip) in LOST.map(|pod| (pod, address(&lab, HOME, pod))) {
-        assert_eq!(answer(&lab, "acme/near", &ip), (format!("acme/{pod}"), near.clone()));
-    }
+    LOST.iter().for_each(|pod| await_answer(&lab, pod, &near));
 
     bring_node2_back(&lab, agent, &node);
     await_condition(|| links(&lab, "node2") == 0).expect("no link of a lost pod is left");
     lab.apply(&yaml(&[pod("acme/back", "node2", &json!({}), &json!({}))])).good();
     lab.wait_for_pods();
-    let back = address(&lab, HOME, "back");
-    assert_eq!(answer(&lab, "acme/near", &back), ("acme/back".to_owned(), near));
+    await_answer(&lab, "back", &near);
     await_holders(&lab, 3 + LOST.len());
 }
