@@ -233,65 +233,53 @@ pub struct ObservedInterface {
     pub guard: Option<Guard>,
 }
 
+impl ObservedInterface {
+    /// An interface that was just made.
+    fn of_new(made: &PodInterface) -> Self {
+        ObservedInterface {
+            exists: true,
+            mtu: made.mtu,
+            reach: made.routed(),
+            ..ObservedInterface::default()
+        }
+    }
+}
+
 impl Observed {
     /// What will be seen once `step` is done.
     pub fn note(&mut self, step: &Step) {
         match step {
-            Step::AddPeer(ip) => drop(self.peers.insert(*ip)),
-            Step::RemovePeer(ip) => drop(self.peers.remove(ip)),
+            Step::AddPeer(ip) => _ = self.peers.insert(*ip),
+            Step::RemovePeer(ip) => _ = self.peers.remove(ip),
             Step::CreateInterface(name, made) => {
-                let made = ObservedInterface {
-                    exists: true,
-                    mtu: made.mtu,
-                    reach: made.routed(),
-                    ..ObservedInterface::default()
-                };
-                self.interfaces.insert(name.clone(), made);
+                *self.interface(name) = ObservedInterface::of_new(made);
             }
-            Step::ResizeInterface(name, wanted) => {
-                self.interfaces.entry(name.clone()).or_default().mtu = wanted.mtu;
-            }
-            Step::RouteInterface(name, wanted) => {
-                let seen = self.interfaces.entry(name.clone()).or_default();
-                seen.reach = wanted.routed();
-            }
-            Step::GuardInterface(name, guard) => {
-                self.interfaces.entry(name.clone()).or_default().guard = Some(guard.clone());
-            }
-            Step::RaiseInterface(name) => {
-                self.interfaces.entry(name.clone()).or_default().up = true;
-            }
+            Step::ResizeInterface(name, wanted) => self.interface(name).mtu = wanted.mtu,
+            Step::RouteInterface(name, wanted) => self.interface(name).reach = wanted.routed(),
+            Step::GuardInterface(name, guard) => self.interface(name).guard = Some(guard.clone()),
+            Step::RaiseInterface(name) => self.interface(name).up = true,
             Step::RemoveInterfaces(names) => {
                 self.interfaces.retain(|name, _| !names.contains(name));
             }
-            Step::PutEndpoint(addr, endpoint) => {
-                self.endpoints.insert(*addr, Some(endpoint.clone()));
-            }
+            Step::PutEndpoint(addr, put) => drop(self.endpoints.insert(*addr, Some(put.clone()))),
             Step::RemoveEndpoint(addr) => drop(self.endpoints.remove(addr)),
-            Step::PutDoors(network, doors) => {
-                self.doors.insert(*network, *doors);
-            }
-            Step::RemoveDoors(network) => {
-                self.doors.remove(network);
-            }
-            Step::PutService(key, service) => {
-                self.services.insert(*key, service.clone());
-            }
+            Step::PutDoors(network, doors) => _ = self.doors.insert(*network, *doors),
+            Step::RemoveDoors(network) => _ = self.doors.remove(network),
+            Step::PutService(key, service) => drop(self.services.insert(*key, service.clone())),
             Step::RemoveService(key) => drop(self.services.remove(key)),
-            Step::PutServiceDoor(door, listener) => {
-                self.service_doors.insert(*door, Some(*listener));
-            }
-            Step::RemoveServiceDoor(door) => drop(self.service_doors.remove(door)),
-            Step::CloseOutside(closed) => drop(self.closed.insert(*closed)),
-            Step::OpenOutside(closed) => drop(self.closed.remove(closed)),
-            Step::PutEgress(network, egress) => {
-                self.egress.insert(*network, Some(*egress));
-            }
-            Step::RemoveEgress(network) => {
-                self.egress.remove(network);
-            }
-            Step::Hold(ip, network) => drop(self.held.insert(*ip, Some(*network))),
-            Step::Release(ip) => drop(self.held.remove(ip)),
+            Step::PutServiceDoor(door, at) => _ = self.service_doors.insert(*door, Some(*at)),
+            Step::RemoveServiceDoor(door) => _ = self.service_doors.remove(door),
+            Step::CloseOutside(closed) => _ = self.closed.insert(*closed),
+            Step::OpenOutside(closed) => _ = self.closed.remove(closed),
+            Step::PutEgress(network, egress) => _ = self.egress.insert(*network, Some(*egress)),
+            Step::RemoveEgress(network) => _ = self.egress.remove(network),
+            Step::Hold(ip, network) => _ = self.held.insert(*ip, Some(*network)),
+            Step::Release(ip) => _ = self.held.remove(ip),
         }
+    }
+
+    /// What is known of an interface, which may be nothing yet.
+    fn interface(&mut self, name: &HostInterface) -> &mut ObservedInterface {
+        self.interfaces.entry(name.clone()).or_default()
     }
 }

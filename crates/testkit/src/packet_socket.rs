@@ -13,6 +13,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
+use crate::forge::GATEWAY;
+
 /// The kernel's mark on frames that were sent, not received.
 const OUTGOING: u8 = 4;
 
@@ -67,16 +69,26 @@ impl PacketSocket {
         }
     }
 
-    /// All frames received up to now.
+    /// All frames received up to now, but for those by which the gateway says where it is: a kernel asks
+    /// for that whenever it has not heard of it for a while, whatever a test does.
     pub fn received(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut frames = vec![];
         while let Some((direction, frame)) = self.receive(Duration::from_micros(1))? {
-            if direction == Direction::In {
+            if direction == Direction::In && !is_where_the_gateway_is(&frame) {
                 frames.push(frame);
             }
         }
         Ok(frames)
     }
+}
+
+/// Whether the gateway itself answers a question for its own Ethernet address, over ARP or over
+/// neighbour discovery. Whoever lies about somebody's address names another one.
+fn is_where_the_gateway_is(frame: &[u8]) -> bool {
+    let has = |at: usize, bytes: &[u8]| frame.get(at..at + bytes.len()) == Some(bytes);
+    let is_arp = has(12, &[8, 6]) && has(20, &[0, 2]) && has(22, &GATEWAY);
+    let is_nd = has(12, &[0x86, 0xdd]) && has(20, &[58]) && has(54, &[136]) && has(80, &GATEWAY);
+    has(6, &GATEWAY) && (is_arp || is_nd)
 }
 
 fn link_address(interface: &str) -> io::Result<LinkAddr> {
@@ -87,8 +99,11 @@ fn link_address(interface: &str) -> io::Result<LinkAddr> {
 
 #[cfg(test)]
 mod tests {
+    use atoll_types::{GATEWAY_V4, GATEWAY_V6, MacAddr};
+
     use super::*;
     use crate::Namespace;
+    use crate::forge::{self, Face};
 
     #[test]
     fn a_frame_arrives_as_it_was_sent_and_knows_its_direction() {
@@ -108,5 +123,37 @@ mod tests {
             let went = |way| seen.contains(&(way, frame.clone()));
             (went(Direction::Out) && went(Direction::In)).then_some(())
         });
+    }
+
+    #[test]
+    fn of_all_answers_only_the_gateways_own_about_itself_is_passed_over() {
+        let pod = Face {
+            mac: MacAddr::for_ip([10, 0, 0, 5].into()),
+            ip: [10, 0, 0, 5].into(),
+            ipv6: "fd00::5".parse().unwrap(),
+        };
+        let from_gateway = |mut frame: Vec<u8>| {
+            frame[6..12].copy_from_slice(&GATEWAY);
+            frame
+        };
+        let arp = |mac, kind| from_gateway(forge::arp(pod, kind, (mac, GATEWAY_V4), pod.ip));
+        let nd = |mac, kind| {
+            let message = forge::nd(kind, GATEWAY_V6, mac);
+            from_gateway(forge::icmp6(pod, (GATEWAY_V6, pod.ipv6), &message))
+        };
+        let liar = MacAddr::for_ip([10, 0, 0, 6].into()).octets();
+        assert!(is_where_the_gateway_is(&arp(GATEWAY, 2)));
+        assert!(is_where_the_gateway_is(&nd(GATEWAY, 136)));
+        for other in [
+            arp(liar, 2),
+            arp(GATEWAY, 1),
+            nd(liar, 136),
+            nd(GATEWAY, 135),
+            from_gateway(forge::udp(pod, pod.ip)),
+            forge::arp(pod, 2, (GATEWAY, GATEWAY_V4), pod.ip),
+            vec![],
+        ] {
+            assert!(!is_where_the_gateway_is(&other), "{other:?}");
+        }
     }
 }

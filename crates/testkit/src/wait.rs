@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(10);
+/// Generous: a machine may be busy, and who waits in vain has failed anyway.
+const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Waits until `condition` gives something.
 ///
 /// # Panics
-/// When it has given nothing for ten seconds, naming `what` was awaited.
+/// When it has given nothing for a minute, naming `what` was awaited.
 pub fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -119,7 +119,10 @@ async fn a_service_for_listed_tenants_turns_others_away() {
 #[tokio::test]
 async fn one_behind_the_service_that_does_not_answer_is_followed_by_the_next() {
     let mut infra = infra([127, 77, 0, 3]);
-    let dead = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // A port that is taken and at which nobody listens.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let dead = taken.local_addr().unwrap();
     let targets = vec![dead, server("alive").await];
     let listener = offer(&mut infra, Audience::All, targets).unwrap();
     for _ in 0..4 {

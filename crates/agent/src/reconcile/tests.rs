@@ -28,8 +28,10 @@ use crate::serve::Request;
 
 mod services;
 
-/// Long enough for every test that does not wait for it.
+/// Soon enough for a test that waits for a look.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Longer than any test takes, however busy the machine is.
+const NEVER: Duration = Duration::from_secs(3600);
 
 /// A kernel that does as told, unless it was told to fail.
 #[derive(Clone, Default)]
@@ -131,12 +133,27 @@ pub(super) struct Agent {
 
 impl Agent {
     pub(super) fn start() -> Agent {
-        let kernel = MapKernel::default();
-        kernel.0.lock().unwrap().pod_mtu = 1450;
-        Agent::start_on(kernel, tempfile::tempdir().unwrap())
+        Agent::timed(LOOK_AGAIN, NEVER)
     }
 
-    fn start_on(kernel: MapKernel, state: TempDir) -> Agent {
+    /// One that soon tells who waits for a port that there is none.
+    fn impatient() -> Agent {
+        Agent::timed(NEVER, Duration::from_secs(1))
+    }
+
+    /// One that does not look at the kernel of itself.
+    fn trusting() -> Agent {
+        Agent::timed(NEVER, NEVER)
+    }
+
+    fn timed(look_again: Duration, port_patience: Duration) -> Agent {
+        let kernel = MapKernel::default();
+        kernel.0.lock().unwrap().pod_mtu = 1450;
+        let timing = Timing { look_again, port_patience };
+        Agent::start_on(kernel, tempfile::tempdir().unwrap(), timing)
+    }
+
+    fn start_on(kernel: MapKernel, state: TempDir, timing: Timing) -> Agent {
         let (changes, changes_seen) = channel(16);
         let (requests, requests_seen) = channel(16);
         let followed = Arc::new(Mutex::new(Vec::new()));
@@ -152,7 +169,7 @@ impl Agent {
                     .push(scope.networks.values().map(|presence| presence.id).collect());
             },
             unbounded_channel().0,
-            Timing { look_again: LOOK_AGAIN, port_patience: Duration::from_millis(100) },
+            timing,
         );
         let (audience, audience_seen) = channel(16);
         let task = tokio::spawn(reconciler.run(changes_seen, requests_seen, audience_seen));
@@ -163,7 +180,8 @@ impl Agent {
     async fn restart(self) -> Agent {
         self.task.abort();
         let _aborted = self.task.await;
-        Agent::start_on(self.kernel, self.state)
+        let timing = Timing { look_again: LOOK_AGAIN, port_patience: NEVER };
+        Agent::start_on(self.kernel, self.state, timing)
     }
 
     pub(super) async fn change(&self, change: Change) {
@@ -312,7 +330,7 @@ async fn an_add_that_comes_before_its_port_waits_for_it() {
 
 #[tokio::test]
 async fn an_add_without_a_port_is_told_to_try_again_and_where_to_look() {
-    let agent = Agent::start();
+    let agent = Agent::impatient();
     agent.see(&[]).await;
     let AgentReply::Failed(error) = agent.ask(add("web")).await else { panic!("failed") };
     assert_eq!(error.code, ErrorCode::TryAgainLater);
@@ -485,7 +503,7 @@ async fn a_sandbox_that_is_gone_is_forgotten_and_one_that_cannot_be_seen_is_not(
 
 #[tokio::test]
 async fn a_burst_of_requests_shares_one_pass_and_each_gets_its_own_answer() {
-    let agent = Agent::start();
+    let agent = Agent::impatient();
     let pods = ["a", "b", "c", "d"];
     agent.see(&[1, 2, 3].map(|last| port(pods[last as usize - 1], last, "node1"))).await;
     let mut answers = vec![];
@@ -599,7 +617,7 @@ async fn a_pod_of_no_tenant_is_not_ours_and_one_of_an_unknown_namespace_waits() 
 
 #[tokio::test]
 async fn a_tenants_pod_without_a_port_is_never_handed_on() {
-    let agent = Agent::start();
+    let agent = Agent::impatient();
     agent.see(&[]).await;
     let ours = [("acme".to_owned(), Tenancy::Tenant("acme.default".into()).into())];
     agent.change(Change::Namespaces(Delta::All(ours.into()))).await;
@@ -625,7 +643,7 @@ async fn word_of_a_change_is_followed_by_a_look_and_running_pods_are_put_right()
 
 #[tokio::test]
 async fn a_port_that_is_told_again_as_it_is_known_takes_no_pass_and_one_that_changed_does() {
-    let agent = Agent::start();
+    let agent = Agent::trusting();
     let web = port("web", 5, "node1");
     agent.see(std::slice::from_ref(&web)).await;
     agent.ask(add("web")).await;

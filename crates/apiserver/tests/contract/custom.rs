@@ -63,7 +63,7 @@ impl Custom {
         crds.create(&PostParams::default(), &crd).await.unwrap();
         let name = crd.name_any();
         let established = await_condition(crds, &name, conditions::is_crd_established());
-        tokio::time::timeout(Duration::from_secs(30), established).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), established).await.unwrap().unwrap();
         let kind = GroupVersionKind::gvk(&group, "v1", "Net");
         let resource = ApiResource::from_gvk_with_plural(&kind, "nets");
         let api = Api::namespaced_with(subject.client.clone(), &subject.namespace, &resource);
@@ -74,7 +74,7 @@ impl Custom {
 
     /// The real API serves a new kind a moment after it says so.
     async fn wait_until_served(&self) {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         while self.api.list(&Default::default()).await.is_err() {
             assert!(tokio::time::Instant::now() < deadline, "the kind is never served");
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -169,7 +169,7 @@ async fn a_namespace_takes_its_content_along() {
 async fn a_namespace_has_a_default_service_account() {
     let subject = Subject::new().await;
     let api = subject.api::<ServiceAccount>();
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while api.get_opt("default").await.unwrap().is_none() {
         assert!(tokio::time::Instant::now() < deadline, "no default service account");
         tokio::time::sleep(Duration::from_millis(20)).await;

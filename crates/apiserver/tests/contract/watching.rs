@@ -46,7 +46,7 @@ async fn events(
         WatchEvent::Error(status) => format!("error {}", status.code),
     });
     let taken = shown.take(count).collect::<Vec<_>>();
-    tokio::time::timeout(Duration::from_secs(20), taken).await.expect("the events never came")
+    tokio::time::timeout(Duration::from_secs(60), taken).await.expect("the events never came")
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_watch_ends_when_its_time_is_up() {
     let from = version(&api).await;
     let quiet = WatchParams::default().timeout(1).labels("app=nobody");
     let stream = api.watch(&quiet, &from).await.unwrap();
-    let all = tokio::time::timeout(Duration::from_secs(10), stream.try_collect::<Vec<_>>());
+    let all = tokio::time::timeout(Duration::from_secs(60), stream.try_collect::<Vec<_>>());
     let seen = all.await.expect("the watch did not end").unwrap();
     assert!(seen.iter().all(|event| matches!(event, WatchEvent::Bookmark(_))), "{seen:?}");
 }
@@ -142,7 +142,7 @@ async fn a_reflector_mirrors_the_collection() {
         create(&api, "b").await;
         api.delete("a", &DeleteParams::default()).await.unwrap();
         let names = || store.state().iter().map(|o| o.name_any()).collect::<Vec<_>>();
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         while names() != ["b"] {
             assert!(tokio::time::Instant::now() < deadline, "mirror holds {:?}", names());
             tokio::task::yield_now().await;

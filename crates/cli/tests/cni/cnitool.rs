@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use atoll_testkit::eventually;
 use serde_json::{Value, json};
@@ -12,12 +13,17 @@ use crate::node::{NOBODYS, Node, Pod, TENANTS};
 
 const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
 
-/// A program that is built of the real libcni: `cnitool`, or our small `runtime`.
+/// A program that is built of the real libcni: `cnitool`, or our small `runtime`. Tests that run at once
+/// have it built once.
 fn real(program: &str) -> String {
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../real/cni/build");
-    let built = Command::new(build).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    format!("{}/{program}", String::from_utf8(built.stdout).unwrap().trim())
+    static FOLDER: OnceLock<String> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../real/cni/build");
+        let built = Command::new(build).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        String::from_utf8(built.stdout).unwrap().trim().to_owned()
+    });
+    format!("{folder}/{program}")
 }
 
 impl Node {

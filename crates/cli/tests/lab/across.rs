@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::documents::{pod, yaml};
-use crate::fixture::{Lab, await_condition, kill_agent_and_await_the_next};
+use crate::fixture::{Lab, await_condition, await_some, kill_agent_and_await_the_next};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
@@ -102,12 +102,12 @@ fn a_vip_leads_to_the_tenants_other_vpc_by_address_and_by_name_and_to_no_other_t
         for vip in VIPS {
             await_backends(&lab, tenant, &web, &at(vip, 80), &["near", "far"]);
             for protocol in ["tcp", "udp"] {
-                let (pod, peer) = answer(&lab, &web, protocol, &at(vip, 80)).unwrap();
+                let (pod, peer) = await_some(|| answer(&lab, &web, protocol, &at(vip, 80)));
                 assert!(pod.starts_with(&store(tenant)), "{vip}: {pod}");
                 assert_eq!(peer, vip, "the backend sees the service's address");
             }
             let inside = format!("{}/double", store(tenant));
-            let (pod, peer) = answer(&lab, &inside, "tcp", &at(vip, 80)).unwrap();
+            let (pod, peer) = await_some(|| answer(&lab, &inside, "tcp", &at(vip, 80)));
             assert!(pod.starts_with(&store(tenant)));
             assert!(["10.0.0.5", "fd00::5"].contains(&peer.as_str()), "its own address: {peer}");
         }
@@ -121,7 +121,7 @@ fn a_vip_leads_to_the_tenants_other_vpc_by_address_and_by_name_and_to_no_other_t
         assert_eq!(core.split(' ').count(), 2, "{core}");
         for ip in core.split(' ') {
             let inside = format!("{}/double", store(tenant));
-            assert!(answer(&lab, &inside, "tcp", &at(ip, 80)).is_some(), "{ip}");
+            await_some(|| answer(&lab, &inside, "tcp", &at(ip, 80)));
             assert_eq!(answer(&lab, &web, "tcp", &at(ip, 80)), None, "{ip} is the network's own");
         }
         for ip in ["10.0.0.6", "fd00::6"] {
@@ -141,6 +141,7 @@ fn a_client_has_backends_of_its_own_vpc_first_and_connections_survive_the_agents
         await_backends(&lab, tenant, &format!("{tenant}/web"), &to, &["near", "far"]);
     }
     let flow = ["atoll", "toolbox", "flow", "--tcp", &to, "--rate", "100", "--seconds", "6"];
+    let flow = [&flow[..], &["--linger", "20s"]].concat();
     let flows = TENANTS.map(|tenant| {
         let mut command = lab.exec_command(&format!("{tenant}/web"), &flow);
         command.stdout(Stdio::piped()).spawn().unwrap()
@@ -156,7 +157,7 @@ fn a_client_has_backends_of_its_own_vpc_first_and_connections_survive_the_agents
         let [web, inside] = [format!("{tenant}/web"), format!("{}/double", store(tenant))];
         await_backends(&lab, tenant, &web, &to, &["own"]);
         await_backends(&lab, tenant, &inside, &to, &["near", "far"]);
-        let own = answer(&lab, &web, "tcp", &to).unwrap();
+        let own = await_some(|| answer(&lab, &web, "tcp", &to));
         assert_eq!(own.1, "10.0.0.5", "in its own VPC it is seen as itself");
     }
     for flow in flows {

@@ -16,7 +16,7 @@ use self::real::Real;
 const ATOLL: &str = env!("CARGO_BIN_EXE_atoll");
 
 /// How long something may take that must happen. Generous: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A lab that goes when the test does.
 pub(crate) struct Lab {
@@ -73,10 +73,10 @@ pub(crate) fn atoll_command(args: &[&str]) -> Command {
     command
 }
 
-/// A name that no other lab has.
+/// A name that no other lab has, and none begins with.
 pub(crate) fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("t{}-{:03}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Lab {
@@ -168,14 +168,14 @@ impl Lab {
     }
 
     pub(crate) fn wait_for_pods(&self) {
-        let wait = ["wait", "--for=condition=Ready", "pods", "--all", "-A", "--timeout=90s"];
+        let wait = ["wait", "--for=condition=Ready", "pods", "--all", "-A", "--timeout=180s"];
         self.kubectl(&wait).good();
     }
 
     /// Waits until all pods of a namespace are ready.
     pub(crate) fn wait_for_pods_of(&self, namespace: &str) {
         let pods = ["pods", "--all", "-n", namespace];
-        self.kubectl(&[&["wait", "--for=condition=Ready", "--timeout=90s"], &pods[..]].concat())
+        self.kubectl(&[&["wait", "--for=condition=Ready", "--timeout=180s"], &pods[..]].concat())
             .good();
     }
 
@@ -193,9 +193,21 @@ impl Lab {
         atoll_command(&[&lab, command].concat())
     }
 
-    /// Asks a server from inside a pod who it is.
+    /// Asks a server from inside a pod who it is, once.
     pub(crate) fn connect(&self, pod: &str, protocol: &str, to: &str) -> Said {
         self.exec(pod, &["atoll", "toolbox", "connect", protocol, to])
+    }
+
+    /// The same where a server is to answer: a pod is ready before its program listens.
+    pub(crate) fn reach(&self, pod: &str, protocol: &str, to: &str) -> Said {
+        let mut said = self.connect(pod, protocol, to);
+        let _in_vain = await_condition(|| {
+            said.ok || {
+                said = self.connect(pod, protocol, to);
+                said.ok
+            }
+        });
+        said
     }
 
     /// Runs a command inside a node.
@@ -287,6 +299,16 @@ pub(crate) fn kill_agent_and_await_the_next(lab: &Lab, node: &str) {
     assert!(killed.unwrap().success());
     await_condition(|| lab.agent_pid(node).is_some_and(|now| now != before))
         .expect("another agent takes its place");
+}
+
+/// What `gives` comes to give.
+pub(crate) fn await_some<T>(mut gives: impl FnMut() -> Option<T>) -> T {
+    let mut given = None;
+    let _in_vain = await_condition(|| {
+        given = gives();
+        given.is_some()
+    });
+    given.expect("it comes")
 }
 
 /// Waits until `holds`, or gives up.

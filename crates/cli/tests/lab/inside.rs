@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::fixture::{Lab, Said, atoll};
+use crate::fixture::{Lab, Said, atoll, await_condition};
 
 const PODS: &str = "
 apiVersion: v1
@@ -42,7 +42,7 @@ spec:
 fn lab_with_pods() -> Lab {
     let lab = Lab::up(1);
     lab.apply(PODS).good();
-    lab.kubectl(&["wait", "--for=condition=Ready", "pod/steady", "--timeout=60s"]).good();
+    lab.kubectl(&["wait", "--for=condition=Ready", "pod/steady", "--timeout=180s"]).good();
     lab
 }
 
@@ -76,6 +76,8 @@ fn who_cannot_be_entered_is_named() {
     let lab = lab_with_pods();
     let complaint = lab.exec("default/nobody", &["true"]).bad();
     assert!(complaint.contains("default/nobody runs on no node"), "{complaint}");
+    let node = ["get", "pod", "speechless", "-o", "jsonpath={.spec.nodeName}"];
+    lab.eventually(&node, |said| said == "node1");
     let complaint = lab.exec("default/speechless", &["true"]).bad();
     assert!(complaint.contains("is not running now"), "{complaint}");
     let complaint = lab.node("node9", &["true"]).bad();
@@ -85,7 +87,8 @@ fn who_cannot_be_entered_is_named() {
 #[test]
 fn what_containers_wrote_can_be_read_also_of_the_run_before() {
     let lab = lab_with_pods();
-    assert_eq!(logs(&lab, &["steady"]).good(), "hello from steady\n");
+    await_condition(|| logs(&lab, &["steady"]).good() == "hello from steady\n")
+        .expect("it is ready before it has said anything");
     assert_eq!(logs(&lab, &["steady", "-c", "first"]).good(), "prepared\n");
     let complaint = logs(&lab, &["steady", "-c", "third"]).bad();
     assert!(complaint.contains("has no container third: it has first, main"), "{complaint}");
@@ -120,7 +123,7 @@ fn a_pod_deleted_by_force_is_gone_and_its_name_can_be_used_again() {
     let before = lab.kubectl(&uid).good();
     lab.kubectl(&["delete", "pod", "steady", "--force", "--grace-period=0"]).good();
     lab.apply(PODS).good();
-    lab.kubectl(&["wait", "--for=condition=Ready", "pod/steady", "--timeout=60s"]).good();
+    lab.kubectl(&["wait", "--for=condition=Ready", "pod/steady", "--timeout=180s"]).good();
     assert_ne!(lab.kubectl(&uid).good(), before);
     assert_eq!(lab.exec("default/steady", &["hostname"]).good(), "steady\n");
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::process::Command;
 
+use atoll_testkit::Namespace;
+
 use crate::fixture::{Lab, atoll, await_condition, state_dir, unique_name};
 
 /// Everything on this machine that names the lab or lies where labs lie.
@@ -23,22 +25,26 @@ fn traces(name: &str) -> BTreeSet<String> {
     traces
 }
 
-/// The links of this machine's own network.
+/// The links of the current thread's network.
 fn links() -> BTreeSet<String> {
-    let entries = std::fs::read_dir("/sys/class/net").unwrap();
-    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let rows = table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
+    rows.collect()
 }
 
 #[test]
 fn a_lab_that_was_taken_down_leaves_no_trace() {
-    let links_before = links();
-    let lab = Lab::with_two_tenants();
-    let name = lab.name.clone();
-    assert!(!traces(&name).is_empty(), "a lab that is up can be seen");
-    assert_eq!(links(), links_before, "a lab adds nothing to this machine's network");
-    atoll(&["lab", "down", "--name", &name]).good();
-    assert_eq!(traces(&name), BTreeSet::new());
-    atoll(&["lab", "down", "--name", &name]).good();
+    // In a network of its own, to which nobody else adds links in the meantime.
+    Namespace::new().run(|| {
+        let links_before = links();
+        let lab = Lab::with_two_tenants();
+        let name = lab.name.clone();
+        assert!(!traces(&name).is_empty(), "a lab that is up can be seen");
+        assert_eq!(links(), links_before, "a lab adds nothing to the network it is started in");
+        atoll(&["lab", "down", "--name", &name]).good();
+        assert_eq!(traces(&name), BTreeSet::new());
+        atoll(&["lab", "down", "--name", &name]).good();
+    });
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn pods_that_exit_crash_or_are_deleted_behave_as_kubernetes_users_expect() {
     lab.eventually(&["get", "pod", "crashing", "-n", "acme", "-o", restarts], |said| {
         said.parse::<u32>().is_ok_and(|count| count >= 2)
     });
-    lab.kubectl(&["delete", "pod", "steady", "-n", "acme", "--timeout=60s"]).good();
+    lab.kubectl(&["delete", "pod", "steady", "-n", "acme", "--timeout=180s"]).good();
     let ports = ["get", "ports", "-n", "acme", "-o", "jsonpath={.items[*].spec.pod}"];
     lab.eventually(&ports, |said| !said.contains("steady"));
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::documents::{nics, pod, tenant, yaml};
 use crate::fixture::{Lab, state_dir};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The machine's pod of a tenant on a node. Its process is the test.
 fn machine(tenant: &str, node: &str) -> Value {

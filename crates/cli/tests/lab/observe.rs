@@ -67,8 +67,8 @@ impl Drop for Observer {
 fn drops_and_connections_are_told_with_the_names_of_pods_and_networks() {
     let lab = Lab::with_two_tenants();
     let mut observer = Observer::start(&lab, &["-o", "json", "--pod", "acme/web"]);
-    lab.connect("globex/web", "tcp", "10.0.0.6:8080").good();
-    lab.connect("acme/web", "tcp", "10.0.0.6:8080").good();
+    lab.reach("globex/web", "tcp", "10.0.0.6:8080").good();
+    lab.reach("acme/web", "tcp", "10.0.0.6:8080").good();
     let is_ours = |event: &Value| event["network"] == "acme.default";
     let opened = observer.find(|event| event["kind"] == "opened" && is_ours(event));
     assert_eq!(opened["protocol"], "tcp");

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    Lab, Said, atoll_command, await_condition, kill_agent_and_await_the_next, state_dir,
+    Lab, Said, atoll_command, await_condition, await_some, kill_agent_and_await_the_next, state_dir,
 };
 
 pub(crate) const WIRE: &str = "172.30.0.1";
@@ -143,9 +143,9 @@ fn pods_of_networks_with_egress_reach_the_outside_as_their_node_and_others_do_no
         await_outside(&lab, tenant);
         // A server of datagrams answers from the address nearest to its client.
         for (protocol, to) in [("tcp", WIRE), ("tcp", FAR), ("udp", WIRE)] {
-            assert_eq!(seen(&lab, tenant, protocol, to).as_deref(), Some("172.30.0.11"));
+            assert_eq!(await_some(|| seen(&lab, tenant, protocol, to)), "172.30.0.11");
         }
-        lab.connect(&format!("{tenant}/web"), "icmp", FAR).good();
+        lab.reach(&format!("{tenant}/web"), "icmp", FAR).good();
     }
     assert_eq!(seen(&lab, "hooli", "tcp", FAR), None);
     assert!(lab.drops(Some("hooli.default"), "no-endpoint") > 0);
@@ -168,7 +168,7 @@ fn no_node_nor_the_clusters_own_is_reached_by_way_of_the_outside() {
         let after = lab.drops(Some("acme.default"), "outside-closed");
         assert_eq!(after > before, leaves_pod, "{to}");
     }
-    assert!(seen(&lab, "acme", "tcp", FAR).is_some());
+    await_outside(&lab, "acme");
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn policy_decides_about_addresses_outside_and_egress_can_be_taken_away() {
     lab.apply(&yaml(&[only_wire])).good();
     await_condition(|| seen(&lab, "acme", "tcp", FAR).is_none()).expect("the policy holds");
     assert!(lab.drops(Some("acme.default"), "policy-denied-egress") > 0);
-    assert!(seen(&lab, "acme", "tcp", WIRE).is_some(), "what the policy allows");
-    assert!(seen(&lab, "globex", "tcp", FAR).is_some(), "the other tenant has no policy");
+    await_some(|| seen(&lab, "acme", "tcp", WIRE));
+    await_some(|| seen(&lab, "globex", "tcp", FAR));
 
     set_egress(&lab, "globex", "none");
     await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");
-    assert!(seen(&lab, "acme", "tcp", WIRE).is_some());
+    await_some(|| seen(&lab, "acme", "tcp", WIRE));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn connections_to_the_outside_go_on_while_the_agent_is_killed() {
     await_outside(&lab, "acme");
     kill_agent_and_await_the_next(&lab, "node1");
     for tenant in ["acme", "globex"] {
-        assert_eq!(seen(&lab, tenant, "tcp", FAR).as_deref(), Some("172.30.0.11"));
+        assert_eq!(await_some(|| seen(&lab, tenant, "tcp", FAR)), "172.30.0.11");
     }
 }
 
@@ -243,7 +243,7 @@ fn pods_of_every_node_leave_by_the_address_of_their_network_also_when_its_node_f
     ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
     set_egress(&lab, "globex", "none");
     await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");
-    assert_eq!(seen(&lab, "acme", "tcp", FAR).as_deref(), Some(EXITS[0].1));
+    assert_eq!(await_some(|| seen(&lab, "acme", "tcp", FAR)), EXITS[0].1);
 }
 
 /// The third has no pod of anybody.
@@ -283,11 +283,11 @@ fn the_outside_reaches_a_service_by_its_port_of_every_node_also_without_a_pod_of
     lab.apply(&yaml(&[nobody])).good();
     await_condition(|| found(&lab, 30100) == [None, None, None]).expect("the policy holds");
     assert!(lab.drops(Some("acme.default"), "policy-denied-ingress") > 0);
-    assert_eq!(entered(&lab, NODES[0], 30200).unwrap().0, "globex/far");
+    assert_eq!(await_some(|| entered(&lab, NODES[0], 30200)).0, "globex/far");
 
     let local = r#"{"spec":{"externalTrafficPolicy":"Local"}}"#;
     lab.kubectl(&["patch", "service", "shop", "-n", "globex", "-p", local]).good();
     await_condition(|| found(&lab, 30200)[0].is_none()).expect("node1 has no pod of it");
     await_condition(|| found(&lab, 30200)[2].is_none()).expect("nor has node3");
-    assert_eq!(entered(&lab, NODES[1], 30200).unwrap().0, "globex/far");
+    assert_eq!(await_some(|| entered(&lab, NODES[1], 30200)).0, "globex/far");
 }

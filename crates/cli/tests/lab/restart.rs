@@ -1,26 +1,20 @@
 //! The agent may die; the pods' packets do not notice.
 
-use std::process::Stdio;
-
-use serde_json::Value;
-
 use crate::fixture::{Lab, kill_agent_and_await_the_next};
+use crate::policy::{steady_flow, tally};
 
 #[test]
 fn an_agent_killed_and_restarted_under_traffic_loses_no_packet() {
     let lab = Lab::with_two_tenants();
-    let flow =
-        ["atoll", "toolbox", "flow", "--udp", "10.0.0.6:8080", "--rate", "1000", "--seconds", "10"];
-    let mut flow = lab.exec_command("acme/web", &flow);
-    let flow = flow.stdout(Stdio::piped()).spawn().unwrap();
+    lab.reach("acme/web", "udp", "10.0.0.6:8080").good();
+    let flow = steady_flow(&lab, "acme/web", "10.0.0.6:8080", 1000);
     for node in ["node1", "node2", "node3"] {
         kill_agent_and_await_the_next(&lab, node);
     }
-    let output = flow.wait_with_output().unwrap();
-    let tally: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(tally["sent"].as_u64().unwrap() >= 5000, "{tally}");
+    let tally = tally(flow);
+    assert_eq!(tally["sent"], 10_000, "{tally}");
     assert_eq!(tally["lost"], 0, "{tally}");
-    lab.connect("acme/web", "tcp", "10.0.0.6:8080").good();
+    lab.reach("acme/web", "tcp", "10.0.0.6:8080").good();
     lab.connect("acme/web", "tcp", "10.0.0.22:8080").bad();
 }
 
@@ -38,5 +32,5 @@ spec:
 ";
     lab.apply(pod).good();
     lab.wait_for_pods();
-    lab.connect("acme/late", "tcp", "10.0.0.6:8080").good();
+    lab.reach("acme/late", "tcp", "10.0.0.6:8080").good();
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::documents::{pod, yaml};
-use crate::fixture::{Lab, await_condition};
+use crate::fixture::{Lab, await_condition, await_some};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
 const VIPS: [&str; 2] = ["198.18.0.9", "fd18::9"];
@@ -153,7 +153,8 @@ fn a_dual_stack_service_has_both_families_at_every_address_and_name_and_may_chan
         assert_eq!(core.split(' ').count(), 2, "{core}");
         for ip in core.split(' ').chain(VIPS) {
             for (protocol, port) in [("tcp", 80), ("udp", 53)] {
-                let (pod, peer) = stage.answer(tenant, "web", protocol, &at(ip, port)).unwrap();
+                let to = at(ip, port);
+                let (pod, peer) = await_some(|| stage.answer(tenant, "web", protocol, &to));
                 assert!(["near", "far"].contains(&pod.as_str()));
                 let own = if ip.contains(':') { "fd00::5" } else { "10.0.0.5" };
                 assert_eq!(peer, own, "{ip}");

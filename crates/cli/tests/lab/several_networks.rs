@@ -24,7 +24,7 @@ pub(crate) fn server(ip: &str) -> String {
 
 /// Who answers there, and whom it saw asking.
 pub(crate) fn answer(lab: &Lab, from: &str, to: &str) -> (String, String) {
-    let said = lab.connect(from, "tcp", &server(to)).json();
+    let said = lab.reach(from, "tcp", &server(to)).json();
     let text = |field: &str| said[field].as_str().unwrap().to_owned();
     let peer: SocketAddr = text("peer").parse().unwrap();
     (text("pod"), peer.ip().to_string())
@@ -164,7 +164,7 @@ fn a_port_made_beforehand_and_a_stateful_sets_port_bring_their_address_to_the_ne
     assert_eq!(roll_out(&lab, "node2"), address, "the set's next pod, on another node");
     assert_eq!(answer(&lab, "acme/client", &address).0, "acme/db-0");
     lab.kubectl(&["delete", "statefulset", "-n", "acme", "db"]).good();
-    lab.kubectl(&["wait", "--for=delete", "port/db-0.eth0", "-n", "acme", "--timeout=60s"]).good();
+    lab.kubectl(&["wait", "--for=delete", "port/db-0.eth0", "-n", "acme", "--timeout=180s"]).good();
 }
 
 /// Has a StatefulSet run its one pod on a node; gives the pod's address.
@@ -176,7 +176,7 @@ fn roll_out(lab: &Lab, node: &str) -> String {
         "replicas": 1, "selector": {"matchLabels": {"app": "db"}},
         "template": {"metadata": template["metadata"], "spec": template["spec"]}}});
     lab.apply(&yaml(&[set])).good();
-    lab.kubectl(&["rollout", "status", "statefulset/db", "-n", "acme", "--timeout=60s"]).good();
+    lab.kubectl(&["rollout", "status", "statefulset/db", "-n", "acme", "--timeout=180s"]).good();
     let path = "jsonpath={.spec.nodeName} {.status.podIP}";
     let found = lab.kubectl(&["get", "pod", "-n", "acme", "db-0", "-o", path]).good();
     let (on, address) = found.split_once(' ').unwrap();
@@ -201,5 +201,5 @@ fn come_up(lab: &Lab, pod: &Value) -> String {
 }
 
 fn go(lab: &Lab, name: &str) {
-    lab.kubectl(&["delete", "pod", "-n", "acme", name, "--wait=true", "--timeout=60s"]).good();
+    lab.kubectl(&["delete", "pod", "-n", "acme", name, "--wait=true", "--timeout=180s"]).good();
 }

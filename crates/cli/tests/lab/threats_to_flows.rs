@@ -14,7 +14,7 @@ use crate::threats::{Player, Stage};
 
 /// Of every client and of every server.
 const PORTS: (u16, u16) = (7001, 7002);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ACK: u8 = 0x10;
 const RST: u8 = 0x04;
 

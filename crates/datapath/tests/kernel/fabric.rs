@@ -9,7 +9,7 @@ use atoll_plan::{
     Device, Endpoint, Guard, HostInterface, NodePlan, Observed, ObservedInterface, Place,
     PodInterface, Reach, Step, diff,
 };
-use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker};
+use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker, eventually};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 pub(crate) const OVERLAY_PORT: u16 = 4789;
@@ -143,6 +143,14 @@ impl Node {
         let counted = drops.iter().filter(|drop| drop.network == network && drop.reason == reason);
         counted.map(|drop| drop.packets).sum()
     }
+
+    /// Waits until at least so many packets of a network were dropped here for a reason: what is sent may
+    /// wait for its turn in a queue of the kernel.
+    pub(crate) fn await_dropped(&self, network: Option<NetworkId>, reason: DropReason, count: u64) {
+        eventually(&format!("{count} packets were dropped as {reason}"), || {
+            (self.dropped(network, reason) >= count).then_some(())
+        });
+    }
 }
 
 impl Node {
@@ -155,6 +163,22 @@ impl Node {
     pub(crate) fn traffic(&self, pod: &Pod) -> Option<Traffic> {
         let all = self.run(|state| state.datapath.as_ref().unwrap().traffic().unwrap());
         all.into_iter().find(|traffic| traffic.interface == pod.host_side)
+    }
+
+    /// Has a pod of this node send every frame, each part of them once the one before has passed: a queue
+    /// of the kernel loses what is more than it holds.
+    pub(crate) fn flood(&self, pod: &Pod, frames: impl IntoIterator<Item = Vec<u8>>) {
+        const PART: usize = 512;
+        let socket = pod.packets();
+        let sent = || self.traffic(pod).unwrap().counters.sent_packets;
+        let (mut frames, mut passed) = (frames.into_iter().peekable(), sent());
+        while frames.peek().is_some() {
+            for frame in frames.by_ref().take(PART) {
+                socket.send(&frame).unwrap();
+                passed += 1;
+            }
+            eventually("what was sent has passed", || (sent() >= passed).then_some(()));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_datapath::{Datapath, DatapathError, DropReason, Tended};
 use atoll_plan::{NodePlan, Step, diff};
-use atoll_testkit::{Stops, eventually};
+use atoll_testkit::{Namespace, Stops, eventually};
 use tokio::sync::mpsc::Receiver;
 
 use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
@@ -258,20 +258,26 @@ fn an_interface_raised_by_hand_without_a_guard_passes_nothing() {
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
 }
 
+/// The names of all links, whose states may be behind what happened to them.
+fn links(namespace: &Namespace) -> Vec<String> {
+    let table = namespace.ip("-br link");
+    let names = table.lines().filter_map(|line| line.split(['@', ' ']).next());
+    names.map(str::to_owned).collect()
+}
+
 #[test]
 fn a_pod_that_has_the_interface_already_is_refused_and_left_as_it_was() {
     let fabric = Fabric::of(1);
     let pod = fabric.planned_pod(0, network(100), "10.0.0.1");
     pod.namespace.ip("link add eth0 type veth peer name other");
-    let links = |pod: &Pod| pod.namespace.ip("-br link");
-    let (before, node) = (links(&pod), &fabric.nodes[0]);
-    let on_node = node.namespace.ip("-br link");
+    let (before, node) = (links(&pod.namespace), &fabric.nodes[0]);
+    let on_node = links(&node.namespace);
     let (name, interface) = (pod.host_side.clone(), pod.interface());
     let error =
         node.run(move |state| state.apply(&Step::CreateInterface(name, interface)).unwrap_err());
     assert!(matches!(error.source, DatapathError::InterfaceTaken { .. }), "{error:?}");
-    assert_eq!(links(&pod), before);
-    assert_eq!(node.namespace.ip("-br link"), on_node);
+    assert_eq!(links(&pod.namespace), before);
+    assert_eq!(links(&node.namespace), on_node);
 }
 
 #[test]
@@ -327,9 +333,7 @@ fn removal_leaves_nothing_and_is_repeatable() {
                 assert_eq!(traces(state), Vec::<String>::new());
             });
         }
-        let left = node.namespace.ip("-br link");
-        let names: Vec<_> = left.lines().filter_map(|line| line.split(['@', ' ']).next()).collect();
-        assert_eq!(names, ["lo", "uplink"]);
+        assert_eq!(links(&node.namespace), ["lo", "uplink"]);
         assert!(!pods[0].namespace.ip("-br link").contains("eth0"));
     }
 }
@@ -395,9 +399,9 @@ fn opening_says_what_is_wrong_and_changes_nothing() {
 fn preflight_passes_here_and_leaves_nothing_behind() {
     let fabric = Fabric::of(1);
     let namespace = &fabric.nodes[0].namespace;
-    let before = namespace.ip("-br link");
+    let before = links(namespace);
     namespace.run(|| Datapath::preflight().unwrap());
-    assert_eq!(namespace.ip("-br link"), before);
+    assert_eq!(links(namespace), before);
 }
 
 #[test]

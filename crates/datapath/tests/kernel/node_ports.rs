@@ -173,7 +173,7 @@ fn no_pod_reaches_a_node_port_and_nobody_comes_in_with_an_address_of_the_network
     let to = SocketAddr::new(scene.node(0, FAR[0]), OWN[0].1);
     for pod in [&scene.pods[0][0], &scene.pods[1][0]] {
         assert!(connect(pod.v4(), 0, to, BRIEF).is_err());
-        assert!(scene.fabric.nodes[0].dropped(Some(pod.network), DropReason::NoEndpoint) > 0);
+        scene.fabric.nodes[0].await_dropped(Some(pod.network), DropReason::NoEndpoint, 1);
     }
     scene.world.namespace.ip("address add 10.9.9.9/32 dev lo");
     scene.fabric.nodes[0].namespace.ip("route add 10.9.9.9/32 via 192.168.77.200");

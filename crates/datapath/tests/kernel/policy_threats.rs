@@ -116,6 +116,10 @@ impl Scene {
         self.fabric.nodes[node].dropped(Some(network(NETWORK)), reason)
     }
 
+    fn await_dropped(&self, node: usize, reason: DropReason, count: u64) {
+        self.fabric.nodes[node].await_dropped(Some(network(NETWORK)), reason, count);
+    }
+
     /// An open connection: the client's end and the server's.
     fn connection(&self) -> [TcpStream; 2] {
         let listener = listen(self.server.v4(), 0);
@@ -150,7 +154,7 @@ fn a_connection_that_a_changed_policy_no_longer_allows_ends_with_its_next_packet
         assert!(!passes(&mut ours, &mut theirs), "{direction}");
         ours.set_read_timeout(Some(BRIEF)).unwrap();
         assert!(!passes(&mut theirs, &mut ours), "an answer passes: {direction}");
-        assert!(scene.dropped(node, reason) > before, "{direction}");
+        eventually("it was dropped", || (scene.dropped(node, reason) > before).then_some(()));
         scene.happens(without_policy());
         theirs.set_read_timeout(Some(LIMIT)).unwrap();
         theirs.read_exact(&mut [0; 4]).expect("what TCP sends again passes once it may");
@@ -202,7 +206,7 @@ fn answers_pass_where_only_the_way_there_is_open() {
     converse(&scene.client, &scene.server);
     assert!(connect(scene.server.v4(), 0, (scene.client.ip, 80).into(), BRIEF).is_err());
     assert!(!ping(scene.server.v4(), scene.client.ip.into(), BRIEF));
-    assert!(scene.dropped(0, DropReason::PolicyDeniedIngress) > 0);
+    scene.await_dropped(0, DropReason::PolicyDeniedIngress, 1);
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn a_pod_of_which_policy_knows_nothing_neither_sends_nor_receives() {
     scene.happens(Event::Pod(tenant(), PodRef::new("shop", "client"), None));
     assert!(!ping(scene.client.v4(), scene.server.ip.into(), BRIEF));
     assert!(!ping(scene.server.v4(), scene.client.ip.into(), BRIEF));
-    assert!(scene.dropped(0, DropReason::PolicyUnknown) >= 2);
+    scene.await_dropped(0, DropReason::PolicyUnknown, 2);
     let known = Some(facts(&scene.client, "client"));
     scene.happens(Event::Pod(tenant(), PodRef::new("shop", "client"), known));
     converse(&scene.client, &scene.server);
@@ -245,7 +249,7 @@ fn nobody_unknown_passes_where_a_rule_would_have_to_tell_who_it_is() {
         datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
     });
     assert!(!ping(scene.client.v4(), scene.server.ip.into(), BRIEF));
-    assert!(scene.dropped(1, DropReason::PolicyUnknown) > 0);
+    scene.await_dropped(1, DropReason::PolicyUnknown, 1);
 }
 
 impl Scene {
@@ -278,14 +282,14 @@ fn a_guest_passes_where_a_rule_names_its_address_and_is_told_from_somebody_unkno
     let reaches = |within| ping(scene.client.v4(), scene.server.ip.into(), within);
     scene.server_alone([block()]);
     assert!(!reaches(BRIEF));
+    scene.await_dropped(1, DropReason::PolicyUnknown, 1);
     let unknown = scene.dropped(1, DropReason::PolicyUnknown);
-    assert!(unknown > 0);
     scene.server_alone([block(), known()]);
     assert!(reaches(LIMIT));
     scene.server_alone([from(json!({ "podSelector": {} })), known()]);
     assert!(!reaches(BRIEF));
+    scene.await_dropped(1, DropReason::PolicyDeniedIngress, 1);
     assert_eq!(scene.dropped(1, DropReason::PolicyUnknown), unknown);
-    assert!(scene.dropped(1, DropReason::PolicyDeniedIngress) > 0);
 }
 
 /// A pinned map of rows, as anybody may write it.
@@ -309,13 +313,13 @@ fn when_a_map_is_full_what_was_in_force_stays_in_force() {
     scene.happens(policy("server", json!({ "policyTypes": ["Ingress"], "ingress": only_80 })));
     let (asker, open, shut) =
         (udp(scene.client.v4(), 0), udp(scene.server.v4(), 80), udp(scene.server.v4(), 81));
-    [&open, &shut].iter().for_each(|socket| socket.set_read_timeout(Some(BRIEF)).unwrap());
-    let is_heard = |socket: &std::net::UdpSocket| {
+    let is_heard = |socket: &std::net::UdpSocket, limit: Duration| {
+        socket.set_read_timeout(Some(limit)).unwrap();
         let port = socket.local_addr().unwrap().port();
         asker.send_to(b"?", (scene.server.ip, port)).unwrap();
         socket.recv_from(&mut [0]).is_ok()
     };
-    assert!(is_heard(&open) && !is_heard(&shut));
+    assert!(is_heard(&open, LIMIT) && !is_heard(&shut, BRIEF));
     let (changes, tables) = {
         let mut compiler = scene.compiler.lock().unwrap();
         (compiler.apply(closed("Ingress", "server")), compiler.tables().clone())
@@ -330,7 +334,7 @@ fn when_a_map_is_full_what_was_in_force_stays_in_force() {
         assert!([changed, replaced].iter().all(|error| error.contains("policy_columns")));
         datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
     });
-    assert!(is_heard(&open) && !is_heard(&shut));
+    assert!(is_heard(&open, LIMIT) && !is_heard(&shut, BRIEF));
     scene.fabric.nodes[1].run(move |state| {
         let mut rows = rows(state);
         junk().take(100).for_each(|key| rows.remove(&key).unwrap());
@@ -338,7 +342,8 @@ fn when_a_map_is_full_what_was_in_force_stays_in_force() {
         datapath.change_policy(&changes).unwrap();
         datapath.decide_anew(&[network(NETWORK)].into()).unwrap();
     });
-    assert!(!is_heard(&open) && !is_heard(&shut), "what waited is in force once there is room");
+    let waited = [&open, &shut].map(|socket| is_heard(socket, BRIEF));
+    assert_eq!(waited, [false; 2], "what waited is in force once there is room");
 }
 
 #[test]
@@ -368,7 +373,9 @@ fn an_event_of_a_refused_packet_names_the_rule() {
     let mut events =
         scene.fabric.nodes[1].run(|state| state.datapath.as_ref().unwrap().events().unwrap());
     assert!(!ping(scene.client.v4(), scene.server.ip.into(), BRIEF));
-    let refused = events.take().into_iter().find(|event| event.ingress_rule != 0).unwrap();
+    let refused = eventually("it is told", || {
+        events.take().into_iter().find(|event| event.ingress_rule != 0)
+    });
     let number = refused.ingress_rule;
     let rule = scene.fabric.nodes[1]
         .run(move |state| state.datapath.as_ref().unwrap().policy_rule(number).unwrap());

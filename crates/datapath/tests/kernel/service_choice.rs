@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use atoll_testkit::eventually;
+
 use crate::fabric::{Fabric, Pod, network};
 use crate::services::{PORT, TARGET, Tenant, front, two_tenants, vip, voice, voices};
 use crate::talk::{BRIEF, LIMIT, connect, listen, udp};
@@ -45,12 +47,15 @@ fn led_to(askers: &[UdpSocket], crowd: &Crowd) -> Vec<SocketAddr> {
     for askers in askers.chunks(32) {
         for asker in askers {
             let ip = asker.local_addr().unwrap().ip();
+            asker.set_nonblocking(true).unwrap();
             asker.send_to(b"who?", (vip(ip), PORT)).unwrap();
         }
-        crowd.answer();
         for asker in askers {
             let mut buffer = [0; 64];
-            let (length, from) = asker.recv_from(&mut buffer).unwrap();
+            let (length, from) = eventually("somebody answers", || {
+                crowd.answer();
+                asker.recv_from(&mut buffer).ok()
+            });
             assert_eq!(from, front(from.ip()));
             led.push(std::str::from_utf8(&buffer[..length]).unwrap().parse().unwrap());
         }
@@ -243,6 +248,7 @@ fn who_asked_before_anybody_was_there_is_led_on_from_the_same_port_once_somebody
     for tenant in &tenants {
         for client in voices(&tenant.client) {
             let asker = udp(client, 5353);
+            asker.set_read_timeout(Some(BRIEF)).unwrap();
             asker.send_to(b"anybody?", front(client.ip)).unwrap();
             asker.recv(&mut [0; 8]).unwrap_err();
         }

@@ -104,8 +104,9 @@ fn a_service_is_called_at_its_own_port_by_tcp_from_its_own_networks_alone() {
     assert!(connect(acme.v4(), 0, behind, BRIEF).is_err(), "what is behind it is none either");
     udp(acme.v4(), 0).send_to(b"quic?", at(443)).unwrap();
     assert!(!ping(acme.v4(), api, BRIEF));
-    let dropped = |pod: &Pod| node.dropped(Some(pod.network), DropReason::NoEndpoint);
-    assert!(dropped(&globex) >= 1 && dropped(&acme) >= 4);
+    for (pod, count) in [(&globex, 1), (&acme, 4)] {
+        node.await_dropped(Some(pod.network), DropReason::NoEndpoint, count);
+    }
     connect(acme.v4(), 0, at(443), LIMIT).unwrap();
 }
 
@@ -191,7 +192,7 @@ fn nobody_of_the_node_but_the_prober_opens_a_connection_to_a_pod() {
     assert!(probe_from(node, prober, to, BRIEF).is_none(), "not from any port of the prober");
     server.set_nonblocking(true).unwrap();
     assert!(server.accept().is_err());
-    assert!(node.dropped(Some(acme.network), DropReason::NoEndpoint) >= 4);
+    node.await_dropped(Some(acme.network), DropReason::NoEndpoint, 4);
 }
 
 #[test]
@@ -207,5 +208,5 @@ fn a_pod_opens_nothing_towards_the_prober() {
     }
     kubelet.set_nonblocking(true).unwrap();
     assert!(kubelet.accept().is_err());
-    assert!(node.dropped(Some(acme.network), DropReason::NoEndpoint) >= 4);
+    node.await_dropped(Some(acme.network), DropReason::NoEndpoint, 4);
 }

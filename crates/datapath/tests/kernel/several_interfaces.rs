@@ -2,7 +2,6 @@
 //! them through the pod.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Endpoint, Guard, HostInterface, Place, PodInterface, Reach};
@@ -10,11 +9,10 @@ use atoll_types::{MacAddr, NetAddr};
 
 use crate::fabric::{Fabric, Pod, State, network};
 use crate::forge;
-use crate::talk::{Voice, converse_udp, ping};
+use crate::talk::{LIMIT, Voice, converse_udp, ping};
 
 const FIRST: u32 = 100;
 const FURTHER: u32 = 200;
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// A pod in both networks, and a neighbour of it in each.
 struct Scene {

@@ -12,8 +12,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::fabric::Pod;
 use crate::forge::{Face, Origin};
 
-/// How long an answer may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+/// How long an answer may take. Generous: the machine may be busy.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// How long we wait when no answer should come.
 pub(crate) const BRIEF: Duration = Duration::from_millis(200);
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use atoll_dns::{Config, Forwarding, Limits, Rate, Refused, Server};
+use atoll_testkit::eventually;
 use atoll_testkit::names::{Part, Upstream, add, reply, wire_name};
 use hickory_proto::op::Message;
 use proptest::prelude::*;
@@ -31,7 +32,8 @@ fn an_asker_that_nobody_knows_gets_no_answer_and_is_counted() {
     let (server, address) = open(config());
     let stranger = Client::new(address, 0, 1).impatient();
     assert_eq!(stranger.raw(&question(WEB, 1, None)), None);
-    assert_eq!(server.strangers().refused(Refused::UnknownAsker), 1);
+    let count = || server.strangers().refused(Refused::UnknownAsker);
+    eventually("it was counted", || (count() == 1).then_some(()));
     let mut stream = connect(address, 0, 1);
     assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed");
     assert!(is_answered(address, 1));
@@ -96,7 +98,7 @@ fn malformed_packets_are_told_so_or_get_nothing_and_never_stop_the_server() {
         client.send(&packet);
     }
     assert!(is_answered(address, 1) && is_answered(address, 2));
-    assert!(refused(&server, Refused::Malformed) > 100);
+    eventually("many were told so", || (refused(&server, Refused::Malformed) > 100).then_some(()));
     client.0.set_nonblocking(true).unwrap();
     while let Some(answer) = client.receive() {
         assert!(Message::from_vec(&answer).is_ok(), "an answer that cannot be read: {answer:?}");
@@ -161,13 +163,15 @@ fn malformed_answers_of_an_upstream_never_stop_the_server_or_reach_an_asker_as_t
 #[test]
 fn an_answer_is_never_answered_and_other_operations_are_refused() {
     let (server, address) = open(config());
-    let client = Client::new(address, 1, 9).impatient();
-    let code = |at: usize, byte: u8| {
+    let with = |at: usize, byte: u8| {
         let mut packet = question(WEB, 1, None);
         packet[at] = byte;
-        client.raw(&packet).map(|answer| answer[3] & 0x0f)
+        packet
     };
-    assert_eq!(code(2, 0x81), None, "an answer");
+    let silent = Client::new(address, 1, 9).impatient().raw(&with(2, 0x81));
+    assert_eq!(silent, None, "an answer");
+    let client = Client::new(address, 1, 9);
+    let code = |at, byte| client.raw(&with(at, byte)).map(|answer| answer[3] & 0x0f);
     assert_eq!(code(2, 0x29), Some(4), "an update");
     let class = question(WEB, 1, None).len() - 1;
     assert_eq!(code(class, 3), Some(5), "the class of chaos");
@@ -192,10 +196,14 @@ fn a_pod_that_asks_too_often_is_not_answered_and_its_neighbour_is() {
     let (server, address) = open(limited(50, 1_000_000));
     let greedy = Client::new(address, 1, 9).impatient();
     (0..500).for_each(|_| greedy.send(&question(WEB, 1, None)));
-    let answers = std::iter::from_fn(|| greedy.receive()).count();
-    assert!((50..200).contains(&answers), "{answers} of 500");
+    let count = || refused(&server, Refused::PodRate);
+    let mut answers = 0;
+    eventually("every question was answered or refused", || {
+        answers += std::iter::from_fn(|| greedy.receive()).count() as u64;
+        (answers + count() == 500).then_some(())
+    });
+    assert!(answers >= 50 && count() > 0, "{answers} of 500");
     assert!(is_answered(address, 1) && is_answered(address, 2));
-    assert_eq!(refused(&server, Refused::PodRate) as usize, 500 - answers);
 }
 
 #[test]
@@ -206,7 +214,8 @@ fn a_tenants_pods_share_its_limit_and_another_tenant_is_answered() {
         (0..10).for_each(|_| client.send(&question(WEB, 1, None)));
     }
     assert!(is_answered(address, 2));
-    assert!(refused(&server, Refused::TenantRate) > 300);
+    let count = || refused(&server, Refused::TenantRate);
+    eventually("most were too many", || (count() > 300).then_some(()));
 }
 
 #[test]
@@ -221,7 +230,7 @@ fn a_flood_of_one_tenant_leaves_999_of_1000_answers_to_another() {
             }
         });
         let quiet = Client::new(address, 2, 9);
-        quiet.0.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        quiet.0.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let ask = |_: &u32| {
             thread::sleep(Duration::from_millis(1));
             quiet.raw(&question(WEB, 1, None)).is_none()
@@ -238,7 +247,7 @@ fn a_flood_of_one_tenant_leaves_999_of_1000_answers_to_another() {
 #[test]
 fn connections_that_say_nothing_hold_only_their_own_pods_places_and_are_closed() {
     let limits = Limits { pod_connections: 4, ..Limits::default() };
-    let idle = Duration::from_millis(500);
+    let idle = Duration::from_secs(2);
     let (_server, address) = open(Config { limits, tcp_idle: idle, ..config() });
     let mut silent: Vec<_> = (0..4).map(|_| connect(address, 1, 9)).collect();
     write_half(&mut silent[0]);

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use atoll_api::Port;
 use atoll_dns::{Asker, Config, NetworkKey, PodId, Server, TenantId};
@@ -28,8 +29,16 @@ pub(crate) fn asker(from: SocketAddr) -> Option<Asker> {
     (number != 0).then(|| Asker { network, pod, tenant: TenantId(number.into()) })
 }
 
+/// An address of this machine that no other server of these tests has. Servers share a port with others
+/// of their address, so that the kernel may draw one for two of them.
+pub(crate) fn nowhere_else() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    [127, high | 0x80, low, NEXT.fetch_add(1, Ordering::Relaxed)].into()
+}
+
 pub(crate) fn config() -> Config {
-    Config { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Config::default() }
+    Config { listen: vec![SocketAddr::new(nowhere_else(), 0)], ..Config::default() }
 }
 
 /// A server with both networks.

@@ -1,10 +1,11 @@
 //! Who reaches whom.
 
 use anyhow::{Context, Result, ensure};
+use atoll_realnodes::wait_until;
 use atoll_toolbox::{Outcome, Protocol, Report};
 
 use crate::install::NAMESPACE;
-use crate::kubectl::{has_condition, items};
+use crate::kubectl::{PATIENCE, has_condition, items};
 use crate::stage::Stage;
 use crate::tenants::{self, Pod, TENANTS};
 
@@ -37,6 +38,7 @@ pub(crate) fn addresses_are_equal(stage: &Stage) -> Result<()> {
 
 pub(crate) fn isolated(stage: &Stage) -> Result<()> {
     let pods = tenants::pods(&stage.kubectl)?;
+    pods.iter().try_for_each(|pod| await_server(stage, pod))?;
     for client in &pods {
         for report in probe(stage, client, &pods)? {
             judge(client, &pods, &report)
@@ -44,6 +46,14 @@ pub(crate) fn isolated(stage: &Stage) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A pod is Ready before its server listens.
+fn await_server(stage: &Stage, pod: &Pod) -> Result<()> {
+    let ask = ["atoll", "toolbox", "connect", "tcp", "127.0.0.1"];
+    wait_until(&format!("{} to listen", pod.full_name()), PATIENCE, || {
+        Ok(stage.kubectl.exec(&pod.tenant, &pod.name, &ask)?.status.success())
+    })
 }
 
 /// Asks every address that anybody has, over every protocol, from inside `client`.

@@ -63,8 +63,7 @@ pub(crate) fn one_policy_is_anothers_nothing(stage: &Stage) -> Result<()> {
         Ok(ask(stage, "acme", straight)?.is_none() && ask(stage, "acme", vip)?.is_none())
     })?;
     for address in [straight, vip] {
-        let answer = ask(stage, "globex", address)?;
-        let answer = answer.with_context(|| format!("globex lost {address}"))?;
+        let answer = first_answer(stage, "globex", address)?;
         ensure!(answer.pod == "globex/db", "{address} answered by {}", answer.pod);
     }
     stage.kubectl.delete(CLOSED)?;
@@ -102,16 +101,21 @@ spec: {podSelector: {matchLabels: {tier: store}}, policyTypes: [Ingress]}
 
 /// Whoever answers there first must be the tenant's own backend.
 fn serves(stage: &Stage, tenant: &str, address: IpAddr) -> Result<()> {
-    let mut first = None;
-    wait_until(&format!("{tenant} to be served at {address}"), PATIENCE, || {
-        first = ask(stage, tenant, SocketAddr::new(address, PORT))?;
-        Ok(first.is_some())
-    })?;
-    let answer = first.context("nobody answered")?;
+    let answer = first_answer(stage, tenant, SocketAddr::new(address, PORT))?;
     ensure!(answer.pod == format!("{tenant}/{BACKEND}"), "{address} answered by {}", answer.pod);
     let seen = answer.peer.ip().to_canonical();
     ensure!(seen == IpAddr::from(CLIENT), "{tenant}/web is seen as {seen}");
     Ok(())
+}
+
+/// Who is the first to answer `web` of this tenant there.
+fn first_answer(stage: &Stage, tenant: &str, address: SocketAddr) -> Result<Answer> {
+    let mut first = None;
+    wait_until(&format!("{tenant} to be served at {address}"), PATIENCE, || {
+        first = ask(stage, tenant, address)?;
+        Ok(first.is_some())
+    })?;
+    first.context("nobody answered")
 }
 
 /// Who answers `web` of this tenant there, if anybody does.
