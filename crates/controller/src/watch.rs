@@ -7,6 +7,7 @@ use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant, 
 use atoll_model::intent::ObjectName;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -35,6 +36,7 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
     tasks.spawn(follow(Api::<AddressPool>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<NetworkType>::all(client.clone()), all(), desk.clone()));
     tasks.spawn(follow(Api::<Node>::all(client.clone()), all(), desk.clone()));
+    tasks.spawn(follow(Api::<EndpointSlice>::all(client.clone()), all(), desk.clone()));
 }
 
 async fn follow<K: Known>(api: Api<K>, config: watcher::Config, desk: Arc<Desk>) {
