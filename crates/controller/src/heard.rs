@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use atoll_api as api;
 use k8s_openapi::api::core::v1;
+use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
@@ -203,6 +204,38 @@ impl From<ServiceWords> for v1::Service {
     }
 }
 
+/// What is read of a slice: where those are who take connections.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SliceWords {
+    metadata: Metadata,
+    address_type: String,
+    endpoints: Option<Vec<EndpointWords>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EndpointWords {
+    conditions: Option<discovery::EndpointConditions>,
+    node_name: Option<String>,
+}
+
+impl From<SliceWords> for discovery::EndpointSlice {
+    fn from(read: SliceWords) -> Self {
+        let endpoints = read.endpoints.into_iter().flatten().map(|endpoint| discovery::Endpoint {
+            conditions: endpoint.conditions,
+            node_name: endpoint.node_name,
+            ..discovery::Endpoint::default()
+        });
+        discovery::EndpointSlice {
+            metadata: read.metadata.into(),
+            address_type: read.address_type,
+            endpoints: endpoints.collect(),
+            ports: None,
+        }
+    }
+}
+
 /// What is read of a node: its labels, and whether it is ready.
 #[derive(Deserialize)]
 pub(crate) struct NodeWords {
@@ -242,6 +275,7 @@ impl From<RoleWords> for ClusterRole {
 mod tests {
     use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant};
     use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
     use serde_json::{Value, json};
 
     use super::*;
@@ -340,6 +374,14 @@ mod tests {
             "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.5", "ipFamilies": ["IPv6"],
                      "loadBalancerIP": "192.0.2.5", "ports": [{"port": 80}]},
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.5"}, {"hostname": "edge"}]}}}));
+        is_seen_the_same::<EndpointSlice>(&json!({
+            "addressType": "IPv4", "ports": [{"port": 80}],
+            "endpoints": [
+                {"addresses": ["10.0.0.5"], "nodeName": "node1", "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.6"], "nodeName": "node2",
+                 "conditions": {"ready": false, "serving": true, "terminating": true}},
+                {"addresses": ["10.0.0.7"]}]}));
+        is_seen_the_same::<EndpointSlice>(&json!({"addressType": "IPv6", "endpoints": null}));
         is_seen_the_same::<Node>(&json!({
             "spec": {"podCIDR": "10.244.0.0/24"},
             "status": {"conditions": [{"type": "Ready", "status": "True"}],

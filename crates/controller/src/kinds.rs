@@ -6,6 +6,7 @@ use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant};
 use atoll_model::intent::{Kind, ObjectName, Seen};
 use atoll_model::{Key, Target};
 use k8s_openapi::api::core::v1::{Namespace, Node, ObjectReference, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::heard::{
     AddressPoolWords, ClaimWords, NamespaceWords, NetworkTypeWords, NetworkWords, NodeWords,
-    PodWords, PortWords, RoleWords, ServiceWords, SubnetWords, TenantWords,
+    PodWords, PortWords, RoleWords, ServiceWords, SliceWords, SubnetWords, TenantWords,
 };
 
 /// A kind that the controller reads and writes.
@@ -70,6 +71,7 @@ known!(NetworkType, NetworkTypeWords, |client, _| Api::all(client));
 known!(Port, PortWords, |client, name| Api::namespaced(client, &name.namespace));
 known!(Pod, PodWords, |client, name| Api::namespaced(client, &name.namespace));
 known!(Service, ServiceWords, |client, name| Api::namespaced(client, &name.namespace));
+known!(EndpointSlice, SliceWords, |client, name| Api::namespaced(client, &name.namespace));
 
 /// Evaluates an expression in which `$known` is the type of a [`Kind`] that is known at run time.
 macro_rules! with_kind {
@@ -121,6 +123,10 @@ macro_rules! with_kind {
             }
             atoll_model::intent::Kind::NetworkType => {
                 type $known = atoll_api::NetworkType;
+                $body
+            }
+            atoll_model::intent::Kind::EndpointSlice => {
+                type $known = k8s_openapi::api::discovery::v1::EndpointSlice;
                 $body
             }
         }

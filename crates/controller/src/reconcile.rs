@@ -22,7 +22,7 @@ use crate::metrics::Counters;
 use crate::queue::{Job, Outcome, Queue};
 
 /// Every kind that must be listed before anything is decided.
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 /// How long the actions of one decision may take together. What was decided longer ago is decided
 /// again, since a claim that still has no port may be taken for forgotten by others.

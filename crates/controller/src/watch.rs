@@ -10,6 +10,7 @@ use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant, 
 use atoll_model::intent::ObjectName;
 use futures::{Stream, StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -39,6 +40,7 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
     tasks.spawn(follow::<AddressPool>(client.clone(), all(), desk.clone()));
     tasks.spawn(follow::<NetworkType>(client.clone(), all(), desk.clone()));
     tasks.spawn(follow::<Node>(client.clone(), all(), desk.clone()));
+    tasks.spawn(follow::<EndpointSlice>(client.clone(), all(), desk.clone()));
 }
 
 /// Follows a kind: its list as a stream, or by pages where the server has no streams.

@@ -113,17 +113,25 @@ impl Stage {
 
     /// Waits until exactly these pods of the same tenant answer over TCP, in both tenants.
     fn await_behind(&self, from: &str, ip: &str, port: u16, pods: &[&str]) {
-        let to = at(ip, port);
+        TENANTS.iter().for_each(|tenant| self.await_behind_of(tenant, from, &at(ip, port), pods));
+    }
+
+    /// Waits until exactly these pods answer a pod of their own tenant there over TCP.
+    fn await_behind_of(&self, tenant: &str, from: &str, to: &str, pods: &[&str]) {
         let wanted: BTreeSet<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
-        for tenant in TENANTS {
-            let mut last = BTreeSet::new();
-            await_condition(|| {
-                let answers = (0..10).filter_map(|_| self.answer(tenant, from, "tcp", &to));
-                last = answers.map(|(pod, _)| pod).collect();
-                last == wanted
-            })
-            .unwrap_or_else(|()| panic!("{tenant}/{from} {to}: {last:?} and never {wanted:?}"));
-        }
+        let mut last = BTreeSet::new();
+        await_condition(|| {
+            let answers = (0..10).filter_map(|_| self.answer(tenant, from, "tcp", to));
+            last = answers.map(|(pod, _)| pod).collect();
+            last == wanted
+        })
+        .unwrap_or_else(|()| panic!("{tenant}/{from} {to}: {last:?} and never {wanted:?}"));
+    }
+
+    /// The VIPs that a tenant's service says it has.
+    fn vips(&self, tenant: &str) -> Vec<String> {
+        let told = self.field(tenant, r"{.metadata.annotations.atoll\.dev/vip}");
+        told.split(',').map(ToOwned::to_owned).collect()
     }
 
     /// What a field of both services says, which must be the same kind of thing in both.
@@ -169,9 +177,17 @@ fn a_dual_stack_service_has_both_families_at_every_address_and_name_and_may_chan
     stage.await_behind("web", VIPS[0], 80, &["near", "far"]);
     for tenant in TENANTS {
         assert_eq!(stage.field(tenant, "{.spec.clusterIPs[*]}").split(' ').count(), 1);
+        await_condition(|| stage.vips(tenant) == [VIPS[0]]).expect("its VIP of IPv6 is taken back");
+        await_condition(|| stage.named(tenant, "AAAA").is_empty()).expect("and has no name");
+        assert_eq!(stage.named(tenant, "A"), VIPS[0]);
     }
     stage.patch(&json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}}));
-    stage.await_behind("web", VIPS[1], 80, &["near", "far"]);
+    for tenant in TENANTS {
+        await_condition(|| stage.vips(tenant).len() == 2).expect("it has one of each again");
+        let six = stage.vips(tenant).swap_remove(1);
+        stage.await_behind_of(tenant, "web", &at(&six, 80), &["near", "far"]);
+        await_condition(|| stage.named(tenant, "AAAA") == six).expect("and its name has both");
+    }
 }
 
 #[test]

@@ -16,22 +16,22 @@ use crate::fabric::{Fabric, Node, Pod, network};
 use crate::outside::{FAR, World};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, listen, udp};
 
-const PORT: u16 = 80;
-const TARGET: u16 = 8080;
-const OWN: [u32; 2] = [100, 200];
+pub(crate) const PORT: u16 = 80;
+pub(crate) const TARGET: u16 = 8080;
+pub(crate) const OWN: [u32; 2] = [100, 200];
 /// The nodes: one without pods, and two with a pod of each network.
 const NODES: u8 = 3;
-const EMPTY: usize = 0;
+pub(crate) const EMPTY: usize = 0;
 
-struct Scene {
-    world: World,
+pub(crate) struct Scene {
+    pub(crate) world: World,
     fabric: Fabric,
     /// Of each network, the pods of the second and of the third node.
-    pods: [[Pod; 2]; 2],
+    pub(crate) pods: [[Pod; 2]; 2],
 }
 
 /// The address of a network's load balancer, of the family of `like`.
-fn edge(number: u32, like: IpAddr) -> IpAddr {
+pub(crate) fn edge(number: u32, like: IpAddr) -> IpAddr {
     let last = (number / 100) as u8;
     match like {
         IpAddr::V4(_) => [192, 168, 77, 50 + last].into(),
@@ -49,7 +49,7 @@ fn everybody(v4: bool) -> &'static str {
 
 impl Scene {
     /// These pods stand behind the addresses, which the node at `holder` answers for.
-    fn held_by(holder: usize, behind: &[usize]) -> Scene {
+    pub(crate) fn held_by(holder: usize, behind: &[usize]) -> Scene {
         let (world, fabric) = World::with_nodes(NODES);
         let pods = OWN.map(|number| {
             [1, 2].map(|place| {
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-fn voice(pod: &Pod, like: IpAddr) -> Voice<'_> {
+pub(crate) fn voice(pod: &Pod, like: IpAddr) -> Voice<'_> {
     if like.is_ipv4() { pod.v4() } else { pod.v6() }
 }
 

@@ -5,6 +5,7 @@
 mod across;
 mod across_policy;
 mod balancers;
+mod balancers_sctp;
 #[path = "../../../oracle/tests/bridge/mod.rs"]
 mod bridge;
 mod connections;

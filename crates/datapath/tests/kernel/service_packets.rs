@@ -143,7 +143,7 @@ fn talk_to_itself_by_udp(client: Voice) {
     assert_eq!((&buffer[..length], from), (&b"you"[..], front(client.ip)));
 }
 
-const SCTP: u8 = 132;
+pub(crate) const SCTP: u8 = 132;
 const ICMP_PROTOCOL_UNREACHABLE: [u8; 2] = [3, 2];
 const ICMPV6_UNKNOWN_HEADER: [u8; 2] = [4, 1];
 
@@ -155,7 +155,7 @@ fn crc32c(bytes: &[u8]) -> [u8; 4] {
 }
 
 /// A packet with one chunk of this kind and size, with a right checksum or one left to be made.
-fn sctp(ports: (u16, u16), kind: u8, size: usize, is_summed: bool) -> Vec<u8> {
+pub(crate) fn sctp(ports: (u16, u16), kind: u8, size: usize, is_summed: bool) -> Vec<u8> {
     let ports = [ports.0, ports.1].map(u16::to_be_bytes).concat();
     let chunk: Vec<u8> = (0..size).map(|n| (n * 5 % 253) as u8).collect();
     let mut packet = [&ports[..], &[1, 2, 3, 4, 0, 0, 0, 0], &[kind, 0, 0, 4], &chunk].concat();
@@ -168,7 +168,7 @@ fn sctp(ports: (u16, u16), kind: u8, size: usize, is_summed: bool) -> Vec<u8> {
 
 /// What comes after the IP header of the next packet of this protocol. A pod that does not speak
 /// SCTP says so, which is passed over.
-fn heard(at: &PacketSocket, of: IpAddr, protocol: u8) -> Vec<u8> {
+pub(crate) fn heard(at: &PacketSocket, of: IpAddr, protocol: u8) -> Vec<u8> {
     let (kind, protocol_at, content_at) = match of {
         IpAddr::V4(_) => ([8, 0], 23, 34),
         IpAddr::V6(_) => ([0x86, 0xdd], 20, 54),
@@ -182,7 +182,7 @@ fn heard(at: &PacketSocket, of: IpAddr, protocol: u8) -> Vec<u8> {
 }
 
 /// Whether a packet has the checksum that it should have.
-fn is_right(packet: &[u8], is_summed: bool) -> bool {
+pub(crate) fn is_right(packet: &[u8], is_summed: bool) -> bool {
     let mut bare = packet.to_vec();
     bare[8..12].fill(0);
     packet[8..12] == if is_summed { crc32c(&bare) } else { [0; 4] }

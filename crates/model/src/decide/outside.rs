@@ -4,6 +4,7 @@
 //! The rule: an address is only had by a claim, and a claim is only made of an address that a pool
 //! gives to the tenant.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use atoll_api::{self as api, ClaimHolder, ConditionType, Reason};
@@ -13,7 +14,7 @@ use atoll_vpc::Moment;
 use super::wait::Complaint;
 use crate::action::{Action, Decision, Seat, Target};
 use crate::conditions::{Verdict, with_condition};
-use crate::intent::{AddressPool, Claim, Kind, ObjectName};
+use crate::intent::{AddressPool, Claim, Kind, ObjectName, Slice};
 use crate::outside::holder_among;
 use crate::world::{Now, Place, World};
 
@@ -80,8 +81,7 @@ impl World {
     /// Writes down which network an address is for and which node answers for it, where that is
     /// not what stands there.
     pub(super) fn seat(&self, claim: &Claim, ip: IpAddr) -> Decision {
-        let able = self.nodes.items().filter(|node| node.can_hold);
-        let node = holder_among(ip, able.map(|node| node.meta.name.name.as_str()));
+        let node = self.node_to_answer(claim, ip);
         let seat = Seat {
             network: self.network_of_holder(&claim.holder),
             node: node.map(ToOwned::to_owned),
@@ -90,6 +90,40 @@ impl World {
             return Decision::nothing();
         }
         Action::Seat(Target::new(Kind::Claim, &claim.meta), seat).into()
+    }
+
+    /// The node that is to answer for an address: by lot, unless where pods are matters. Then one that
+    /// has such a pod, and the one that answers already if it has.
+    fn node_to_answer(&self, claim: &Claim, ip: IpAddr) -> Option<&str> {
+        let able = self.nodes.items().filter(|node| node.can_hold);
+        let able = able.map(|node| node.meta.name.name.as_str());
+        let holder = claim.service_holder().and_then(|(name, _)| self.services.get(&name));
+        let Some(service) = holder.filter(|service| service.is_local_outside()) else {
+            return holder_among(ip, able);
+        };
+        let best = self.nearest_to_pods(&service.meta.name, ip.is_ipv4(), &able.collect());
+        let stays = claim.node.as_deref().and_then(|node| best.get(node).copied());
+        stays.or_else(|| holder_among(ip, best.into_iter()))
+    }
+
+    /// Of these nodes, those that have a pod of a service that takes connections; else those that have
+    /// one that still answers while it ends; else all of them.
+    fn nearest_to_pods<'a>(
+        &self,
+        service: &ObjectName,
+        is_ipv4: bool,
+        nodes: &BTreeSet<&'a str>,
+    ) -> BTreeSet<&'a str> {
+        let slices = self.indexes.slices_of_service.of(service);
+        let slices = slices.filter_map(|name| self.slices.get(name));
+        let slices: Vec<&Slice> = slices.filter(|slice| slice.is_ipv4 == is_ipv4).collect();
+        let with = |has: fn(&Slice) -> &BTreeSet<String>| -> BTreeSet<&'a str> {
+            let has_one = |node: &&str| slices.iter().any(|slice| has(slice).contains(*node));
+            nodes.iter().copied().filter(has_one).collect()
+        };
+        let mut choices =
+            [with(|slice| &slice.ready_on), with(|slice| &slice.ending_on)].into_iter();
+        choices.find(|choice| !choice.is_empty()).unwrap_or_else(|| nodes.clone())
     }
 
     /// If whoever holds an address of the outside does not want it: what to look at to be sure.

@@ -120,6 +120,7 @@ impl World {
             Kind::AddressPool => self.address_pools.get(name).map(|pool| &pool.meta),
             Kind::NetworkType => self.registrations.get(name).map(|type_| &type_.meta),
             Kind::Node => self.nodes.get(name).map(|node| &node.meta),
+            Kind::EndpointSlice => self.slices.get(name).map(|slice| &slice.meta),
         };
         let target = known.map(|meta| Target::new(kind, meta));
         Action::Confirm(Key::new(kind, name.clone()), target)

@@ -2,7 +2,8 @@
 //! why not.
 //!
 //! The rule: every address is claimed before the service's annotation says that it has it. What the
-//! annotation says is what is asked for; without it, any address will do.
+//! annotation says is what is asked for; without it, any address will do. A service has addresses of
+//! its own families alone.
 
 use std::net::IpAddr;
 
@@ -121,16 +122,18 @@ impl World {
         let missing: Vec<Thing> = things.filter(|it| self.claim_on(it).is_none()).collect();
         let claims = missing.iter().map(|it| Action::Claim(it.clone(), asker.holder.clone()));
         let text = ips.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+        let text = (!ips.is_empty()).then_some(text);
         let known = service.vips.as_ref().is_ok_and(|vips| same(vips, &ips));
         let target = || Target::new(Kind::Service, &service.meta);
-        let tell = (!known).then(|| Action::TellService(target(), Some(text)));
+        let tell = (!known).then(|| Action::TellService(target(), text));
         if missing.is_empty() {
             self.vips.drop_proposals(asker.name, now.moment);
         }
         Ok(Decision::act(claims.chain(tell)))
     }
 
-    /// The addresses asked for, and one of each other family that the tenant has a range of.
+    /// The addresses asked for, and one of each other family that the service has and the tenant has
+    /// a range of. What it has of a family that it lost is left out.
     fn grant_vips(
         &mut self,
         service: &Service,
@@ -140,10 +143,14 @@ impl World {
         let asked = service.vips.as_ref().map_err(Complaint::from)?;
         let mut ips = Vec::new();
         for ip in asked {
-            self.grant_vip(asker, *ip, now)?;
-            ips.push(*ip);
+            if service.has_family_of(*ip) {
+                self.grant_vip(asker, *ip, now)?;
+                ips.push(*ip);
+            } else if !self.is_vip_of(asker, *ip) {
+                return Err(of_another_family(*ip));
+            }
         }
-        for range in &asker.ranges {
+        for range in asker.ranges.iter().filter(|range| service.has_family_of(range.first())) {
             if !ips.iter().any(|ip| ip.is_ipv4() == range.is_ipv4()) {
                 ips.push(self.grant_any_vip(asker, *range, now)?);
             }
@@ -253,6 +260,16 @@ fn outside(asker: &Asker<'_>, ip: IpAddr) -> Complaint {
         marks::VIP,
         asker.tenant,
         asker.ranges()
+    );
+    Complaint::new(Reason::AddressOutside, message)
+}
+
+fn of_another_family(ip: IpAddr) -> Complaint {
+    let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+    let message = format!(
+        "annotation {}: {ip} is of {family}, which the service does not have; name an address of a \
+         family of spec.ipFamilies, or add {family} there",
+        marks::VIP
     );
     Complaint::new(Reason::AddressOutside, message)
 }

@@ -32,6 +32,8 @@ pub enum Kind {
     Node,
     /// `NetworkType`
     NetworkType,
+    /// `EndpointSlice`
+    EndpointSlice,
 }
 
 /// An object's name, with its namespace where it has one.

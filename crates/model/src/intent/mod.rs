@@ -17,6 +17,7 @@ mod port;
 mod registration;
 mod role;
 mod service;
+mod slice;
 mod subnet;
 mod template;
 mod tenant;
@@ -37,6 +38,7 @@ pub use port::{Bound, Port, PortPlan};
 pub use registration::Registration;
 pub use role::{Role, role_name, role_of, tenant_of_role};
 pub use service::{Balancer, Service};
+pub use slice::Slice;
 pub use subnet::{Subnet, SubnetPlan};
 pub use template::{Template, TemplateError};
 pub use tenant::Tenant;
@@ -85,6 +87,8 @@ pub enum Seen {
     Node(Node),
     /// A type of network that a provider registered for.
     NetworkType(Registration),
+    /// Some of those behind a service.
+    EndpointSlice(Slice),
 }
 
 impl Seen {
@@ -103,6 +107,7 @@ impl Seen {
             Seen::AddressPool(pool) => &pool.meta,
             Seen::Node(node) => &node.meta,
             Seen::NetworkType(registration) => &registration.meta,
+            Seen::EndpointSlice(slice) => &slice.meta,
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Service {
     pub meta: Meta,
     /// Whether it stands for its backends at an address: it is neither headless nor another name.
     pub has_address: bool,
+    /// Whether it has addresses of IPv4, and of IPv6: both where it does not say.
+    pub families: (bool, bool),
     /// The addresses in its annotation, at most one of each family.
     pub vips: Result<Vec<IpAddr>, Malformed>,
     /// The annotation as it is written.
@@ -32,6 +34,8 @@ pub struct Balancer {
     pub asked: Result<Option<IpAddr>, Malformed>,
     /// Whether it wants an address of IPv4, and one of IPv6.
     pub families: (bool, bool),
+    /// Whether only pods of the node that a connection comes in by take it.
+    pub local_only: bool,
 }
 
 impl From<&core::Service> for Service {
@@ -43,6 +47,7 @@ impl From<&core::Service> for Service {
         Service {
             meta: Meta::from(&service.metadata),
             has_address: !is_name && !is_headless,
+            families: families(spec).unwrap_or((true, true)),
             vips: parse(annotation.as_deref().unwrap_or_default()),
             annotation,
             balancer: spec.and_then(balancer),
@@ -60,12 +65,19 @@ fn balancer(spec: &core::ServiceSpec) -> Option<Balancer> {
         return None;
     }
     let named = spec.load_balancer_ip.as_deref().filter(|text| !text.is_empty());
-    let families = spec.ip_families.clone().unwrap_or_default();
-    let wants = |family: &str| families.iter().any(|one| one == family);
     Some(Balancer {
         asked: named.map(asked).transpose(),
-        families: (families.is_empty() || wants("IPv4"), wants("IPv6")),
+        families: families(Some(spec)).unwrap_or((true, false)),
+        local_only: spec.external_traffic_policy.as_deref() == Some("Local"),
     })
+}
+
+/// Whether IPv4 and IPv6 are among the families that a service says it has; none where it says
+/// nothing.
+fn families(spec: Option<&core::ServiceSpec>) -> Option<(bool, bool)> {
+    let families = spec?.ip_families.as_ref().filter(|families| !families.is_empty())?;
+    let has = |family: &str| families.iter().any(|one| one == family);
+    Some((has("IPv4"), has("IPv6")))
 }
 
 fn ingress(status: Option<&core::ServiceStatus>) -> Vec<String> {
@@ -82,6 +94,16 @@ fn asked(text: &str) -> Result<IpAddr, Malformed> {
 }
 
 impl Service {
+    /// Whether it has addresses of the family of this one.
+    pub fn has_family_of(&self, ip: IpAddr) -> bool {
+        if ip.is_ipv4() { self.families.0 } else { self.families.1 }
+    }
+
+    /// Whether only pods of the node that answers for its address of the outside are reached there.
+    pub fn is_local_outside(&self) -> bool {
+        self.balancer.as_ref().is_some_and(|balancer| balancer.local_only)
+    }
+
     /// Whether its annotation says that it has this address.
     pub fn has(&self, ip: IpAddr) -> bool {
         self.vips.as_ref().is_ok_and(|vips| vips.contains(&ip))
@@ -146,6 +168,9 @@ mod tests {
         };
         let plain = balancer(serde_json::json!({"type": "LoadBalancer"})).unwrap();
         assert_eq!((plain.asked, plain.families), (Ok(None), (true, false)));
+        assert!(!plain.local_only);
+        let local = serde_json::json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
+        assert!(balancer(local).unwrap().local_only);
         let ours = serde_json::json!({"type": "LoadBalancer", "loadBalancerClass": "atoll.dev/pool",
             "ipFamilies": ["IPv6", "IPv4"], "loadBalancerIP": "2001:db8::5"});
         let ours = balancer(ours).unwrap();
@@ -158,6 +183,25 @@ mod tests {
         let wrong = serde_json::json!({"type": "LoadBalancer", "loadBalancerIP": "here"});
         let message = balancer(wrong).unwrap().asked.unwrap_err().message;
         assert!(message.starts_with("spec.loadBalancerIP: \"here\" is no IP address"), "{message}");
+    }
+
+    #[test]
+    fn a_service_has_the_families_that_it_names_and_both_where_it_names_none() {
+        let read = |families: &[&str]| {
+            let spec = serde_json::json!({"spec": {"ipFamilies": families}});
+            Service::from(&serde_json::from_value::<core::Service>(spec).unwrap())
+        };
+        let (four, six) = (IpAddr::from([198, 18, 0, 5]), "fd18::5".parse().unwrap());
+        for (families, has) in [
+            (vec!["IPv4"], (true, false)),
+            (vec!["IPv6"], (false, true)),
+            (vec!["IPv6", "IPv4"], (true, true)),
+            (vec![], (true, true)),
+        ] {
+            let service = read(&families);
+            let told = (service.has_family_of(four), service.has_family_of(six));
+            assert_eq!(told, has, "{families:?}");
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) struct Indexes {
     pub(crate) ports_with_siblings: Groups<NetworkName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
     pub(crate) services_of_namespace: Groups<String, ObjectName>,
+    pub(crate) slices_of_service: Groups<ObjectName, ObjectName>,
     pub(crate) claims_of_port: Groups<ObjectName, Thing>,
     pub(crate) claims_of_service: Groups<ObjectName, Thing>,
     pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,

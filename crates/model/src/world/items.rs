@@ -1,4 +1,4 @@
-//! Tenants, namespaces, networks, subnets, pods, services and roles: how each is entered into the
+//! Tenants, namespaces, networks, subnets, pods, services, slices and roles: how each is entered into the
 //! indexes and the pools, and who has to be looked at when it changes.
 
 use atoll_vpc::Moment;
@@ -7,7 +7,7 @@ use super::{HasMeta, Item, Shelf, Touched, World};
 use crate::action::Key;
 use crate::intent::{
     AddressPool, Claim, Kind, Meta, Namespace, Network, Node, ObjectName, Pod, Port, Registration,
-    Role, Service, Subnet, Tenant,
+    Role, Service, Slice, Subnet, Tenant,
 };
 
 macro_rules! has_meta {
@@ -21,7 +21,7 @@ macro_rules! has_meta {
 }
 
 has_meta!(Tenant, Network, Subnet, Port, Claim, Namespace, Pod, Service, Role);
-has_meta!(AddressPool, Node, Registration);
+has_meta!(AddressPool, Node, Registration, Slice);
 
 impl Item for Tenant {
     const KIND: Kind = Kind::Tenant;
@@ -244,7 +244,9 @@ impl Item for Service {
     }
 
     fn says_as(&self, earlier: &Self) -> bool {
-        let words = |it: &Service| (it.meta.uid.clone(), it.has_address, it.annotation.clone());
+        let words = |it: &Service| {
+            (it.meta.uid.clone(), it.has_address, it.families, it.annotation.clone())
+        };
         let outside = |it: &Service| (it.balancer.clone(), it.ingress.clone());
         words(self) == words(earlier) && outside(self) == outside(earlier)
     }
@@ -336,5 +338,38 @@ impl Item for Registration {
     fn touch(&self, world: &World, touched: &mut Touched) {
         let networks = world.indexes.networks_of_type.of(&self.meta.name.name);
         touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
+    }
+}
+
+impl Item for Slice {
+    const KIND: Kind = Kind::EndpointSlice;
+
+    fn shelf_mut(world: &mut World) -> &mut Shelf<Self> {
+        &mut world.slices
+    }
+
+    fn link(&self, world: &mut World) {
+        if let Some(service) = &self.service {
+            world.indexes.slices_of_service.add(service.clone(), self.meta.name.clone());
+        }
+    }
+
+    fn unlink(&self, world: &mut World, _now: Moment) {
+        if let Some(service) = &self.service {
+            world.indexes.slices_of_service.remove(service, &self.meta.name);
+        }
+    }
+
+    fn says_as(&self, earlier: &Self) -> bool {
+        let words = |it: &Slice| (it.service.clone(), it.is_ipv4);
+        let nodes = |it: &Slice| (it.ready_on.clone(), it.ending_on.clone());
+        words(self) == words(earlier) && nodes(self) == nodes(earlier)
+    }
+
+    fn touch(&self, world: &World, touched: &mut Touched) {
+        let service = self.service.as_ref().and_then(|name| world.services.get(name));
+        if let Some(service) = service.filter(|service| service.is_local_outside()) {
+            world.touch_claims_of_service(&service.meta.name, touched);
+        }
     }
 }

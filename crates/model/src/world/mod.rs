@@ -27,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::action::{Decision, Key};
 use crate::intent::{
     AddressPool, Claim, Kind, Namespace, Network, Node, ObjectName, Pod, Port, Registration, Role,
-    Seen, Service, Subnet, Template, Tenant, role_name,
+    Seen, Service, Slice, Subnet, Template, Tenant, role_name,
 };
 
 pub(crate) use hosts::Hosts;
@@ -100,6 +100,7 @@ pub struct World {
     pub(crate) address_pools: Shelf<AddressPool>,
     pub(crate) nodes: Shelf<Node>,
     pub(crate) registrations: Shelf<Registration>,
+    pub(crate) slices: Shelf<Slice>,
     pub(crate) indexes: Indexes,
     pub(crate) numbers: Numbers,
     pub(crate) vips: Vips,
@@ -151,6 +152,7 @@ impl World {
             Seen::AddressPool(pool) => self.put(pool, now, whom),
             Seen::Node(node) => self.put(node, now, whom),
             Seen::NetworkType(registration) => self.put(registration, now, whom),
+            Seen::EndpointSlice(slice) => self.put(slice, now, whom),
         }
     }
 
@@ -170,6 +172,7 @@ impl World {
             Kind::AddressPool => self.take_away::<AddressPool>(&key.name, away, now),
             Kind::Node => self.take_away::<Node>(&key.name, away, now),
             Kind::NetworkType => self.take_away::<Registration>(&key.name, away, now),
+            Kind::EndpointSlice => self.take_away::<Slice>(&key.name, away, now),
         }
     }
 
@@ -188,6 +191,7 @@ impl World {
             Kind::AddressPool => self.keep_only::<AddressPool>(listed, now),
             Kind::Node => self.keep_only::<Node>(listed, now),
             Kind::NetworkType => self.keep_only::<Registration>(listed, now),
+            Kind::EndpointSlice => self.keep_only::<Slice>(listed, now),
         }
     }
 
@@ -213,7 +217,7 @@ impl World {
             Kind::ClusterRole => self.decide_role(&key.name),
             Kind::AddressPool => self.decide_pool(&key.name, now),
             Kind::NetworkType => self.decide_type(&key.name, now),
-            Kind::Namespace | Kind::Node => Decision::nothing(),
+            Kind::Namespace | Kind::Node | Kind::EndpointSlice => Decision::nothing(),
         }
     }
 

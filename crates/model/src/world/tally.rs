@@ -78,6 +78,7 @@ impl World {
             (Kind::AddressPool, self.address_pools.items().len()),
             (Kind::Node, self.nodes.items().len()),
             (Kind::NetworkType, self.registrations.items().len()),
+            (Kind::EndpointSlice, self.slices.items().len()),
         ]
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn node(name: &str, ready: &str) -> Object {
     Object::Node(serde_json::from_value::<core::Node>(json).unwrap())
 }
 
-fn set_ready(scene: &mut Scene, name: &str, ready: &str) {
+pub(crate) fn set_ready(scene: &mut Scene, name: &str, ready: &str) {
     let changed = node(name, ready);
     scene.cluster.change(&key(Kind::Node, name), |object| {
         let (Object::Node(standing), Object::Node(changed)) = (object, changed) else {
@@ -48,7 +48,7 @@ fn set_ready(scene: &mut Scene, name: &str, ready: &str) {
 }
 
 /// Tenants acme and globex with a namespace each, and nodes that are ready.
-fn scene(nodes: &[&str]) -> Scene {
+pub(crate) fn scene(nodes: &[&str]) -> Scene {
     let mut scene = Scene::new();
     for name in ["acme", "globex"] {
         scene.create(tenant(name, &[])).create(namespace(name, name));
@@ -69,7 +69,7 @@ pub(crate) fn ingress(cluster: &Cluster, name: &str) -> Vec<String> {
     ingress.into_iter().filter_map(|one| one.ip).collect()
 }
 
-fn held(cluster: &Cluster) -> Vec<Held> {
+pub(crate) fn held(cluster: &Cluster) -> Vec<Held> {
     let claims = cluster.of_kind(Kind::Claim).into_iter();
     let read = |object: &Object| match object {
         Object::Claim(claim) => Held::read(claim),

@@ -7,6 +7,7 @@ use atoll_api::{self as api, ClaimHolder, marks};
 use atoll_model::intent::{Kind, ObjectName, Seen, Thing};
 use atoll_model::{Action, Key, Target};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::NetworkDeviceData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -27,6 +28,7 @@ pub(crate) enum Object {
     Pool(api::AddressPool),
     Node(core::Node),
     Type(api::NetworkType),
+    Slice(EndpointSlice),
 }
 
 impl Object {
@@ -44,6 +46,7 @@ impl Object {
             Object::Pool(_) => Kind::AddressPool,
             Object::Node(_) => Kind::Node,
             Object::Type(_) => Kind::NetworkType,
+            Object::Slice(_) => Kind::EndpointSlice,
         }
     }
 
@@ -61,6 +64,7 @@ impl Object {
             Object::Pool(object) => &object.metadata,
             Object::Node(object) => &object.metadata,
             Object::Type(object) => &object.metadata,
+            Object::Slice(object) => &object.metadata,
         }
     }
 
@@ -78,6 +82,7 @@ impl Object {
             Object::Pool(object) => &mut object.metadata,
             Object::Node(object) => &mut object.metadata,
             Object::Type(object) => &mut object.metadata,
+            Object::Slice(object) => &mut object.metadata,
         }
     }
 
@@ -104,6 +109,7 @@ impl Object {
             Object::Pool(object) => Seen::AddressPool(object.into()),
             Object::Node(object) => Seen::Node(object.into()),
             Object::Type(object) => Seen::NetworkType(object.into()),
+            Object::Slice(object) => Seen::EndpointSlice(object.into()),
         }
     }
 

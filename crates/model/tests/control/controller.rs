@@ -31,7 +31,7 @@ struct Batch {
 /// What a worker that took longer than this does not finish, as in the real controller.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-pub(crate) const KINDS: [Kind; 12] = [
+pub(crate) const KINDS: [Kind; 13] = [
     Kind::Tenant,
     Kind::Network,
     Kind::Subnet,
@@ -44,6 +44,7 @@ pub(crate) const KINDS: [Kind; 12] = [
     Kind::AddressPool,
     Kind::Node,
     Kind::NetworkType,
+    Kind::EndpointSlice,
 ];
 
 impl Controller {

@@ -15,6 +15,7 @@ mod interfaces;
 mod invariants;
 mod kept;
 mod killed;
+mod local_balancers;
 mod networks;
 mod outside_history;
 mod pods;

@@ -1,21 +1,24 @@
 //! Random histories of addresses of the outside: load balancers and networks of two tenants, one of
-//! them with a quota, nodes that fail, and two controllers that are killed.
+//! them with a quota, pods that come and go on nodes that fail, and two controllers that are killed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use atoll_api as api;
 use atoll_model::intent::{Kind, Template};
+use atoll_model::outside::Purpose;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::balancers::{balancer, ingress, node, outside_claims, pool};
+use crate::balancers::{balancer, held, ingress, node, outside_claims, pool};
 use crate::cluster::{Cluster, Object};
 use crate::controller::{Controller, KINDS};
+use crate::local_balancers::{put_slice, slice};
 use crate::networks::network;
 use crate::tenants::{key, namespace, tenant};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
+const NODES: [&str; 2] = ["node0", "node1"];
 /// How many addresses acme may have.
 const QUOTA: usize = 2;
 /// The pool has eight.
@@ -29,6 +32,7 @@ enum Step {
     Leave(usize, u8),
     Stay(usize),
     Fail(u8, bool),
+    Behind(usize, u8, [bool; 2]),
     Read(usize, usize),
     Work(usize, usize),
     Kill(usize),
@@ -41,7 +45,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (who.clone(), number.clone()).prop_map(|(who, it)| Step::Make(who, it)),
         2 => (who.clone(), number.clone(), 0..10_u8)
             .prop_map(|(who, it, ip)| Step::MakeAsking(who, it, ip)),
-        3 => (who.clone(), number).prop_map(|(who, it)| Step::Delete(who, it)),
+        3 => (who.clone(), number.clone()).prop_map(|(who, it)| Step::Delete(who, it)),
+        3 => (who.clone(), number, any::<[bool; 2]>())
+            .prop_map(|(who, it, on)| Step::Behind(who, it, on)),
         2 => (who.clone(), 0..8_u8).prop_map(|(who, ip)| Step::Leave(who, ip)),
         1 => who.clone().prop_map(Step::Stay),
         1 => (0..2_u8, any::<bool>()).prop_map(|(node, ready)| Step::Fail(node, ready)),
@@ -50,6 +56,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => who.prop_map(Step::Kill),
         1 => (1..40_u8).prop_map(Step::Wait),
     ]
+}
+
+/// Every other service wants its connections to stay on their node.
+fn is_local(number: u8) -> bool {
+    number % 2 == 0
 }
 
 fn start(cluster: &Cluster, now: Duration) -> Controller {
@@ -71,7 +82,7 @@ fn world() -> Cluster {
         make(network(&format!("{name}.out"), None, &["10.0.0.0/16"]));
     }
     make(pool("edge", &[POOL], None));
-    ["node0", "node1"].into_iter().for_each(|name| make(node(name, "True")));
+    NODES.into_iter().for_each(|name| make(node(name, "True")));
     cluster
 }
 
@@ -90,7 +101,11 @@ fn set_egress(cluster: &mut Cluster, tenant: &str, addresses: &[String]) {
 fn take(step: &Step, cluster: &mut Cluster, controllers: &mut [Controller; 2]) {
     let name = |who: usize, number: u8| format!("{}/lb-{number}", TENANTS[who]);
     match step {
-        Step::Make(who, number) => drop(cluster.create(balancer(&name(*who, *number), &json!({})))),
+        Step::Make(who, number) => {
+            let policy = if is_local(*number) { "Local" } else { "Cluster" };
+            let policy = json!({"externalTrafficPolicy": policy});
+            cluster.create(balancer(&name(*who, *number), &policy)).ok();
+        }
         Step::MakeAsking(who, number, ip) => {
             let asks = json!({"loadBalancerIP": format!("192.0.2.{ip}")});
             cluster.create(balancer(&name(*who, *number), &asks)).ok();
@@ -106,6 +121,11 @@ fn take(step: &Step, cluster: &mut Cluster, controllers: &mut [Controller; 2]) {
                 };
                 standing.status = changed.status.clone();
             });
+        }
+        Step::Behind(who, number, on) => {
+            let there = NODES.into_iter().zip(on).filter(|(_, has)| **has);
+            let there: Vec<_> = there.map(|(node, _)| (node, "ready")).collect();
+            put_slice(cluster, slice(&name(*who, *number), "IPv4", &there));
         }
         Step::Read(who, kind) => {
             controllers[*who].read_next(cluster, KINDS[*kind]);
@@ -171,6 +191,37 @@ fn check_at_rest(cluster: &Cluster) {
     assert_eq!(room.message, told);
 }
 
+/// Whether a node is ready.
+fn is_able(cluster: &Cluster, name: &str) -> bool {
+    let Object::Node(node) = &cluster.objects[&key(Kind::Node, name)] else { unreachable!() };
+    let conditions = node.status.clone().and_then(|status| status.conditions);
+    conditions.into_iter().flatten().all(|it| it.status == "True")
+}
+
+/// A ready node answers for each address while there is one; where connections stay on their node,
+/// one that has a pod, while there is one.
+fn check_holders(cluster: &Cluster) {
+    let able: BTreeSet<&str> = NODES.into_iter().filter(|node| is_able(cluster, node)).collect();
+    let held = held(cluster);
+    assert_eq!(held.len(), if able.is_empty() { 0 } else { outside_claims(cluster).len() });
+    for held in held {
+        assert!(able.contains(held.node.as_str()), "{held:?} of {able:?}");
+        let Purpose::LoadBalancer { service } = &held.purpose else { continue };
+        let name = format!("{}/{}", service.namespace, service.name);
+        let Object::Service(found) = &cluster.objects[&key(Kind::Service, &name)] else {
+            unreachable!()
+        };
+        let policy = found.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
+        let slice = cluster.objects.get(&key(Kind::EndpointSlice, &format!("{name}-ipv4")));
+        let Some(Object::Slice(slice)) = slice.filter(|_| policy == Some("Local")) else {
+            continue;
+        };
+        let nodes = slice.endpoints.iter().filter_map(|it| it.node_name.as_deref());
+        let near: BTreeSet<&str> = nodes.filter(|node| able.contains(node)).collect();
+        assert!(near.is_empty() || near.contains(held.node.as_str()), "{held:?} of {near:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
@@ -187,6 +238,7 @@ proptest! {
         come_to_rest(&mut cluster, &mut controllers);
         check(&cluster);
         check_at_rest(&cluster);
+        check_holders(&cluster);
         let services = cluster.of_kind(Kind::Service).into_iter().map(Object::key);
         let services: Vec<_> = services.collect();
         services.iter().for_each(|service| cluster.delete(service));

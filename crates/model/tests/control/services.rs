@@ -85,6 +85,77 @@ fn a_tenant_with_ranges_of_both_families_gives_each_service_one_of_each() {
     assert_eq!(vip(&scene.cluster, "acme/db").unwrap(), "fd18::99,198.18.0.3");
 }
 
+/// A service of these families.
+fn of_families(name: &str, vip: &str, families: &[&str]) -> Object {
+    let mut object = service(name, vip);
+    let Object::Service(service) = &mut object else { unreachable!() };
+    let families = families.iter().map(ToString::to_string).collect();
+    service.spec.as_mut().unwrap().ip_families = Some(families);
+    object
+}
+
+fn set_families(scene: &mut Scene, name: &str, families: &[&str]) {
+    scene.cluster.change(&key(Kind::Service, name), |object| {
+        let Object::Service(service) = object else { unreachable!() };
+        let families = families.iter().map(ToString::to_string).collect();
+        service.spec.as_mut().unwrap().ip_families = Some(families);
+    });
+    scene.settle();
+}
+
+#[test]
+fn a_service_has_a_vip_of_its_own_families_alone() {
+    let mut scene = tenants();
+    change_tenant(&mut scene, |spec| {
+        spec.service_cidrs = vec!["198.18.0.0/16".into(), "fd18::/64".into()];
+    });
+    scene.create(of_families("acme/four", "", &["IPv4"]));
+    scene.create(of_families("acme/six", "", &["IPv6"]));
+    scene.create(of_families("acme/both", "", &["IPv6", "IPv4"]));
+    scene.create(of_families("globex/six", "", &["IPv6"]));
+    assert_eq!(vip(&scene.cluster, "acme/four").unwrap(), "198.18.0.2");
+    assert_eq!(vip(&scene.cluster, "acme/six").unwrap(), "fd18::2");
+    assert_eq!(vip(&scene.cluster, "acme/both").unwrap(), "198.18.0.3,fd18::3");
+    assert_eq!(vip(&scene.cluster, "globex/six"), None, "its tenant has no range of IPv6");
+    assert_eq!(said(&scene, "globex/six"), "");
+    assert_eq!(claims(&scene.cluster).len(), 4);
+}
+
+#[test]
+fn a_vip_goes_with_its_family_and_another_comes_with_it() {
+    let mut scene = tenants();
+    change_tenant(&mut scene, |spec| {
+        spec.service_cidrs = vec!["198.18.0.0/16".into(), "fd18::/64".into()];
+    });
+    scene.create(of_families("acme/web", "198.18.7.7,fd18::7", &["IPv4", "IPv6"]));
+    assert_eq!(vip(&scene.cluster, "acme/web").unwrap(), "198.18.7.7,fd18::7");
+    set_families(&mut scene, "acme/web", &["IPv4"]);
+    assert_eq!(vip(&scene.cluster, "acme/web").unwrap(), "198.18.7.7");
+    assert_eq!(said(&scene, "acme/web"), "", "nobody asked for anything wrong");
+    scene.controller.wait(&mut scene.cluster, Duration::from_secs(60));
+    assert_eq!(claims(&scene.cluster), ["vip.acme.198.18.7.7"]);
+    set_families(&mut scene, "acme/web", &["IPv4", "IPv6"]);
+    let both = vip(&scene.cluster, "acme/web").unwrap();
+    assert!(both.starts_with("198.18.7.7,fd18::"), "{both}");
+}
+
+#[test]
+fn a_vip_of_a_family_that_the_service_does_not_have_is_refused_with_what_would_be_right() {
+    let mut scene = tenants();
+    change_tenant(&mut scene, |spec| {
+        spec.service_cidrs = vec!["198.18.0.0/16".into(), "fd18::/64".into()];
+    });
+    scene.create(of_families("acme/web", "fd18::7", &["IPv4"]));
+    assert_eq!(
+        said(&scene, "acme/web"),
+        "annotation atoll.dev/vip: fd18::7 is of IPv6, which the service does not have; name an \
+         address of a family of spec.ipFamilies, or add IPv6 there"
+    );
+    assert_eq!(claims(&scene.cluster), Vec::<String>::new());
+    set_families(&mut scene, "acme/web", &["IPv4", "IPv6"]);
+    assert_eq!(vip(&scene.cluster, "acme/web").unwrap(), "fd18::7,198.18.0.2");
+}
+
 #[test]
 fn headless_services_other_names_and_services_of_nobody_get_no_vip() {
     let mut scene = tenants();
