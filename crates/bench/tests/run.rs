@@ -15,8 +15,14 @@ fn one_round_over_every_path_gives_tables_goals_and_a_document() {
         .unwrap();
     let page = std::fs::read_to_string(&document)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    for row in ["direct veth pair", "bridge with nft", "VXLAN as flannel's", "**Atoll**", "8 streams", "Goals"]
-    {
+    for row in [
+        "direct veth pair",
+        "bridge with nft",
+        "VXLAN as flannel's",
+        "**Atoll**",
+        "8 streams",
+        "Goals",
+    ] {
         assert!(page.contains(row), "{row} is missing in {page}");
     }
 }

@@ -29,8 +29,10 @@ const OTHERS: usize = (NODES_OF_TENANT - 1) * PODS_ON_NODE;
 const BURST: usize = 300;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How long bytes must have stopped to be all of them.
-const QUIET: Duration = Duration::from_millis(300);
+/// How long agents are given to be at rest, and then are listened to at rest.
+const REST: Duration = Duration::from_secs(10);
+/// How long after a change all that is sent for it has come.
+const TAIL: Duration = Duration::from_millis(300);
 
 /// The agents of all nodes. They end with this value.
 pub(super) struct Agents {
@@ -88,15 +90,16 @@ impl Agents {
 
     pub(super) async fn measure(mut self, cluster: &Cluster, count: usize) -> Result<Measured> {
         let start = self.started.elapsed();
-        self.wait_for_quiet().await?;
+        tokio::time::sleep(REST).await;
         let each = |sum: u64| sum as f64 / self.count as f64;
         let connections = each(self.relay.counted.connections());
         let start_kib = each(self.relay.counted.told()) / 1024.0;
         let grown = resident(std::process::id())?.saturating_sub(self.resident_before);
         let resident_kib = each(grown) / 1024.0;
+        let at_rest = self.told_at_rest().await;
         let mut changes = vec![];
         for number in 0..count {
-            changes.push(self.change(cluster, number).await?);
+            changes.push(self.change(cluster, number, at_rest).await?);
         }
         let programmed_each_second = self.burst(cluster, count).await?;
         Ok(Measured {
@@ -105,22 +108,38 @@ impl Agents {
             connections,
             start_kib,
             resident_kib,
-            change_bytes: Sample::new(changes.iter().map(|(bytes, _)| *bytes as f64)),
+            at_rest: at_rest / self.count as f64,
+            change_bytes: Sample::new(changes.iter().map(|(bytes, _)| *bytes)),
             change_ms: Sample::new(changes.iter().map(|(_, time)| time.as_secs_f64() * 1e3)),
             programmed_each_second,
         })
     }
 
-    /// One more port; gives the bytes that the agents were told, and how long it took.
-    async fn change(&mut self, cluster: &Cluster, number: usize) -> Result<(u64, Duration)> {
+    /// The bytes that all agents are told in a second when nothing changes: marks of how far the
+    /// server is, in each watch.
+    async fn told_at_rest(&self) -> f64 {
+        let (told, begun) = (self.relay.counted.told(), Instant::now());
+        tokio::time::sleep(REST).await;
+        (self.relay.counted.told() - told) as f64 / begun.elapsed().as_secs_f64()
+    }
+
+    /// One more port; gives the bytes that the agents were told beyond those at rest, and how long
+    /// it took.
+    async fn change(
+        &mut self,
+        cluster: &Cluster,
+        number: usize,
+        at_rest: f64,
+    ) -> Result<(f64, Duration)> {
         let (programmed, told) = (self.programmed(), self.relay.counted.told());
         let (tenant, begun) = (number % cluster.tenants(), Instant::now());
         let pod = NODES_OF_TENANT * PODS_ON_NODE + number;
         cluster.make_port(tenant, pod).await?;
         self.wait_for(programmed + NODES_OF_TENANT - 1).await?;
         let took = begun.elapsed();
-        self.wait_for_quiet().await?;
-        Ok((self.relay.counted.told() - told, took))
+        tokio::time::sleep(TAIL).await;
+        let told = (self.relay.counted.told() - told) as f64;
+        Ok((told - at_rest * begun.elapsed().as_secs_f64(), took))
     }
 
     /// Many more ports at once, after so many; gives the addresses that were programmed in a second.
@@ -148,20 +167,6 @@ impl Agents {
                 "{there} of {programmed} addresses were programmed"
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    }
-
-    /// Waits until nothing more is told.
-    async fn wait_for_quiet(&self) -> Result<()> {
-        let (begun, mut since, mut last) = (Instant::now(), Instant::now(), 0);
-        while since.elapsed() < QUIET {
-            ensure!(begun.elapsed() < PATIENCE, "the API server does not stop talking");
-            let told = self.relay.counted.told();
-            if told != last {
-                (since, last) = (Instant::now(), told);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(())
     }
