@@ -167,12 +167,15 @@ fn a_usual_packet_through_a_service_is_translated_as_by_the_longer_path() {
     }
 }
 
+/// What an entry is made into.
+type Becomes = fn(Entry) -> Option<Entry>;
+
 #[test]
 fn a_usual_packet_is_decided_anew_where_it_is_denied_or_its_network_changed() {
     let scene = scene();
     let (client, near) = (&scene.tenant.client, &scene.tenant.near);
     let frame = speak(client.v4(), near.ip.into(), UDP, (OWN_PORT, TARGET));
-    let states: [(&str, fn(Entry) -> Option<Entry>); 2] = [
+    let states: [(&str, Becomes); 2] = [
         ("decided at another generation", |it| Some(Entry { generation: 7777, ..it })),
         ("refused", |it| Some(Entry { flags: it.flags | CONNECTION_DENIED, ..it })),
     ];
