@@ -44,7 +44,7 @@ fresh: ## Only: fail where a generated file is stale or a promise has no test
 
 .PHONY: unit
 unit: ## Every test of the workspace; those that touch the kernel need root and say so
-	cargo test --workspace --all-targets
+	cargo test --workspace --all-targets --no-fail-fast
 
 # Tests are chosen out of the whole workspace: chosen by package, cargo would build what they depend
 # on once more, with the features of that package alone.

@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Every other service wants its connections to stay on their node.
 fn is_local(number: u8) -> bool {
-    number % 2 == 0
+    number.is_multiple_of(2)
 }
 
 fn start(cluster: &Cluster, now: Duration) -> Controller {
