@@ -2,8 +2,6 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 ATOLL := target/debug/atoll
-# Tests that run at once: most of what takes long waits for something.
-export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: help
 help: ## Show this list

@@ -15,7 +15,12 @@ use crate::world::{Now, World};
 pub(super) enum Number {
     Held(NetworkId),
     Claimable(NetworkId),
-    Stolen { id: NetworkId, holder: String },
+    Stolen {
+        id: NetworkId,
+        holder: String,
+    },
+    /// The VPC was promised what is another's, and nobody has used it.
+    Empty(NetworkId),
     NoneFree,
 }
 
@@ -23,7 +28,8 @@ impl World {
     /// The number of a VPC: the one it was given, else one that its networks tell, else a new one.
     pub(super) fn number_of(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Number {
         let given = self.claim_on(&Thing::Vpc(vpc.clone())).and_then(Claim::given_id);
-        let Some(id) = given.or_else(|| self.told_number(network, vpc)) else {
+        let told = self.told_number(network, vpc);
+        let Some(id) = given.or(told) else {
             return self.propose_number(vpc, now);
         };
         match self.claim_on(&Thing::NetworkId(id)) {
@@ -32,6 +38,9 @@ impl World {
                 Number::Held(id)
             }
             Some(claim) if claim.holder != holder_of_vpc(vpc) => {
+                if told.is_none() && !self.has_ports(vpc) {
+                    return Number::Empty(id);
+                }
                 Number::Stolen { id, holder: claim.holder.name.clone() }
             }
             Some(_) | None => Number::Claimable(id),
@@ -42,6 +51,13 @@ impl World {
         let siblings = self.indexes.networks_of_vpc.of(vpc);
         let told = siblings.filter_map(|name| self.networks.get(name)?.id());
         network.id().or_else(|| told.min())
+    }
+
+    fn has_ports(&self, vpc: &Vpc) -> bool {
+        let networks = self.indexes.networks_of_vpc.of(vpc);
+        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
+        let mut ports = plans.map(|plan| self.indexes.ports_of_network.of(&plan.name).len());
+        ports.any(|count| count > 0)
     }
 
     fn propose_number(&mut self, vpc: &Vpc, now: &Now) -> Number {
@@ -57,6 +73,12 @@ impl World {
             }
             None => Number::NoneFree,
         }
+    }
+
+    /// Gives back the right to a number that is another VPC's. A controller that was slow may have
+    /// claimed it after its VPC had given the number up.
+    pub(super) fn give_up_right(&self, vpc: &Vpc, id: NetworkId) -> Decision {
+        self.give_back(Thing::Vpc(vpc.clone()), &holder_of_id(id)).into()
     }
 
     /// The last network of a VPC gives its number back before it goes.

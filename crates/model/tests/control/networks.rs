@@ -237,6 +237,22 @@ fn a_vpc_keeps_its_number_until_its_last_network_goes() {
     assert_eq!(scene.cluster.of_kind(Kind::Claim).len(), 0);
 }
 
+/// As a controller leaves it that was slow to claim what its VPC had given up meanwhile.
+#[test]
+fn a_vpc_that_was_promised_the_number_of_another_gets_one_of_its_own() {
+    let mut scene = acme();
+    scene.create(network("acme.default", None, &["10.0.0.0/16"]));
+    let claims = scene.cluster.of_kind(Kind::Claim);
+    let right = claims.iter().find(|it| it.key().name.name.starts_with("vpc.")).unwrap();
+    let Object::Claim(right) = (*right).clone() else { unreachable!() };
+    let name = right.metadata.name.unwrap().replace("default", "late");
+    scene.create(Object::Claim(api::Claim::new(&name, right.spec)));
+    scene.create(network("acme.late", None, &["10.0.0.0/16"]));
+    assert_eq!(told(&scene, "acme.default").1, Some(1));
+    assert_eq!(told(&scene, "acme.late").0, NetworkPhase::Active);
+    assert_eq!(told(&scene, "acme.late").1, Some(2));
+}
+
 #[test]
 fn a_subnet_outside_its_network_or_twice_is_refused() {
     let mut scene = acme();
