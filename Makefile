@@ -99,7 +99,7 @@ bench: bench-build ## Measure Atoll beside its peers (as root), write docs/bench
 	target/measured/bench run --document docs/benchmarks.md
 
 .PHONY: bench-quick
-bench-quick: bench-build ## The same with fewer and shorter rounds, below five minutes
+bench-quick: bench-build ## The same with fewer and shorter rounds, without the parts that take minutes each
 	target/measured/bench run --quick --document docs/benchmarks.md
 
 .PHONY: guard

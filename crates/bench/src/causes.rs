@@ -4,7 +4,7 @@
 //! removes a cause removes its line here; a goal that is met shows none.
 
 /// What is judged, and why it is behind its goal.
-const KNOWN: [(&str, &str); 8] = [
+const KNOWN: [(&str, &str); 7] = [
     ("Same node, connect-request-close", OPENING),
     ("Same node, connect-request-close through a service", OPENING_A_SERVICE),
     ("Same node, blocks", EACH_PACKET),
@@ -12,11 +12,10 @@ const KNOWN: [(&str, &str); 8] = [
     ("Same node, streams", UNDER_WAY),
     ("Across nodes, stream", UNDER_WAY_ACROSS),
     ("Across nodes, streams", UNDER_WAY_ACROSS),
-    ("start of the controller, against 10 s, kube-apiserver", LISTING),
 ];
 
 const OPENING: &str = "the first packet is decided by policy, and the connection is put into a hash \
-    map, the dearest thing on a packet's way (ADR 0067): counted in instructions 1.12 of a bare pair";
+    map, the dearest thing on a packet's way (ADR 0067): counted in instructions 1.11 of a bare pair";
 const OPENING_A_SERVICE: &str = "opening puts two entries into hash maps, the lead and the connection \
     (ADR 0068): counted in instructions 1.16 of a bare pair";
 const EACH_PACKET: &str = "each packet of up to 64 KiB takes half a microsecond more than the seven that it \
@@ -25,8 +24,6 @@ const UNDER_WAY: &str = "how much is under way differs between paths: where it i
     ratio is 0.93, and every path through a host loses as much or more (routed veths 0.83, bridge 0.81)";
 const UNDER_WAY_ACROSS: &str = "how much is under way differs between paths: where it is the same (blocks) \
     the ratio is 0.93 to 0.95";
-const LISTING: &str = "the API server spends 27 µs of CPU on each object that it lists, and shares two \
-    cores with the controller that reads them";
 
 /// The known cause of a miss, by what is judged.
 pub(crate) fn known(what: &str) -> Option<&'static str> {

@@ -78,7 +78,7 @@ enum Command {
 
 #[derive(Args)]
 struct Run {
-    /// Fewer and shorter rounds, without the parts that cannot be quick: below five minutes
+    /// Fewer and shorter rounds, without the parts that cannot be quick
     #[arg(long)]
     quick: bool,
     /// Only these parts

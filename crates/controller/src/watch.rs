@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use atoll_api::{AddressPool, Claim, Network, NetworkType, Port, Subnet, Tenant, marks};
 use atoll_model::intent::ObjectName;
+use futures::future::ready;
 use futures::{Stream, StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -46,16 +47,14 @@ pub(crate) fn start(client: &Client, desk: &Arc<Desk>, tasks: &mut JoinSet<()>) 
 /// Follows a kind: its list as a stream, or by pages where the server has no streams.
 async fn follow<K: Known>(client: Client, pages: watcher::Config, desk: Arc<Desk>) {
     let api = Api::<Heard<K>>::all(client);
-    let mut lists = pages.clone().streaming_lists();
-    loop {
-        listen(watcher(api.clone(), lists), &desk).await;
-        tracing::info!(kind = ?K::KIND, "the server streams no lists; they are read by pages");
-        lists = pages.clone();
-    }
+    let streams = watcher(api.clone(), pages.clone().streaming_lists());
+    listen(streams.take_while(|event| ready(!is_refused(event))), &desk).await;
+    tracing::info!(kind = ?K::KIND, "the server streams no lists; they are read by pages");
+    listen(watcher(api, pages), &desk).await;
 }
 
-/// Tells the desk what comes, until the server says that it has no such lists. What has come by the
-/// time it is looked at is told together.
+/// Tells the desk what comes, until nothing comes any more. What has come by the time it is looked at
+/// is told together.
 async fn listen<K: Known>(
     events: impl Stream<Item = watcher::Result<Event<Heard<K>>>>,
     desk: &Desk,
@@ -68,7 +67,6 @@ async fn listen<K: Known>(
         for event in events {
             match event {
                 Ok(event) => news.extend(told(event, &mut listed)),
-                Err(error) if is_refusal(&error) => return,
                 Err(error) => {
                     tracing::warn!(kind = ?K::KIND, %error, "the watch broke; tried again");
                 }
@@ -79,9 +77,11 @@ async fn listen<K: Known>(
 }
 
 /// Whether the server has understood what a watch shall begin with, and does not do that.
-fn is_refusal(error: &watcher::Error) -> bool {
+fn is_refused<T>(event: &watcher::Result<T>) -> bool {
     const UNPROCESSABLE: u16 = 422;
-    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    let Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) = event else {
+        return false;
+    };
     status.code == UNPROCESSABLE
 }
 

@@ -119,14 +119,20 @@ fn patch(lab: &Lab, tenant: &str, spec: &str) {
     lab.kubectl(&["patch", "service", "edge", "-n", tenant, "--type=merge", "-p", &patch]).good();
 }
 
-#[test]
-fn the_outside_reaches_the_load_balancers_of_two_tenants_and_nothing_else_at_their_addresses() {
+/// A lab whose two tenants have a load balancer each, by their names and addresses; both answer.
+fn with_two_edges() -> (Lab, [(&'static str, String); 2]) {
     let lab = Lab::with_two_tenants();
     lab.apply(POOL).good();
     let edges = ["acme", "globex"].map(|tenant| (tenant, lab.outside_address(tenant)));
     for (tenant, ip) in &edges {
         await_answer(&lab, ip, tenant);
     }
+    (lab, edges)
+}
+
+#[test]
+fn the_outside_reaches_the_load_balancers_of_two_tenants_and_nothing_else_at_their_addresses() {
+    let (lab, edges) = with_two_edges();
     let (_, ip) = &edges[0];
     let holder = lab.holder(ip, |_| true);
     let refused = || lab.drops(Some("acme.default"), "not-served");
@@ -155,12 +161,7 @@ fn the_outside_reaches_the_load_balancers_of_two_tenants_and_nothing_else_at_the
 
 #[test]
 fn a_load_balancer_is_reached_again_when_its_node_is_cut_off() {
-    let lab = Lab::with_two_tenants();
-    lab.apply(POOL).good();
-    let edges = ["acme", "globex"].map(|tenant| (tenant, lab.outside_address(tenant)));
-    for (tenant, ip) in &edges {
-        await_answer(&lab, ip, tenant);
-    }
+    let (lab, edges) = with_two_edges();
     let (_, ip) = &edges[0];
     let first = lab.holder(ip, |_| true);
     let agent = lab.agent_pid(&first).unwrap();

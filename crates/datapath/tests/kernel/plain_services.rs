@@ -286,6 +286,14 @@ fn what_is_to_no_service_passes_as_it_is() {
     }
 }
 
+fn a_datagram_is_refused(client: &Host, v4: bool) {
+    let asker = udp(client, v4, 0);
+    asker.connect(front(v4)).unwrap();
+    asker.send(b"?").unwrap();
+    let refused = asker.recv(&mut [0; 8]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
+}
+
 #[test]
 fn a_service_that_nobody_stands_behind_refuses_at_once() {
     let stage = Stage::serving(|stage| vec![&stage.near]);
@@ -297,11 +305,7 @@ fn a_service_that_nobody_stands_behind_refuses_at_once() {
     for v4 in BOTH {
         let refused = connect(&stage.client, 0, front(v4)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
-        let asker = udp(&stage.client, v4, 0);
-        asker.connect(front(v4)).unwrap();
-        asker.send(b"?").unwrap();
-        let refused = asker.recv(&mut [0; 8]).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
+        a_datagram_is_refused(&stage.client, v4);
     }
 }
 
@@ -401,11 +405,7 @@ fn two_connections_never_have_the_same_ends() {
 fn what_a_backends_machine_says_of_a_datagram_reaches_the_client() {
     let stage = Stage::serving(|stage| vec![&stage.far]);
     for v4 in BOTH {
-        let asker = udp(&stage.client, v4, 0);
-        asker.connect(front(v4)).unwrap();
-        asker.send(b"?").unwrap();
-        let refused = asker.recv(&mut [0; 8]).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
+        a_datagram_is_refused(&stage.client, v4);
     }
 }
 

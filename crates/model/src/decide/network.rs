@@ -91,7 +91,7 @@ impl World {
         let id = match self.number_of(network, &plan.vpc, now) {
             Number::Held(id) => id,
             Number::Claimable(id) => return claim_number(&plan.vpc, id),
-            Number::Empty(id) => return self.give_up_right(&plan.vpc, id),
+            Number::Unfounded(id) => return self.give_up_right(&plan.vpc, id),
             Number::Stolen { id, holder } => {
                 let message = format!("network id {id} of this network is claimed by VPC {holder}");
                 let verdict = Verdict::not_ready(Reason::InUse, message);

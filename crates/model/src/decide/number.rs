@@ -20,7 +20,7 @@ pub(super) enum Number {
         holder: String,
     },
     /// The VPC was promised what is another's, and nobody has used it.
-    Empty(NetworkId),
+    Unfounded(NetworkId),
     NoneFree,
 }
 
@@ -39,7 +39,7 @@ impl World {
             }
             Some(claim) if claim.holder != holder_of_vpc(vpc) => {
                 if told.is_none() && !self.has_ports(vpc) {
-                    return Number::Empty(id);
+                    return Number::Unfounded(id);
                 }
                 Number::Stolen { id, holder: claim.holder.name.clone() }
             }
