@@ -108,5 +108,5 @@ guard: setup ## Count the instructions of a packet's way in QEMU; fail where it 
 	target/debug/bench run --quick --only guard
 
 .PHONY: test-kernels
-test-kernels: setup ## The kernel tests on Debian's 6.1 and 6.12 kernels, in QEMU (about ten minutes each)
+test-kernels: setup ## The kernel tests on Debian's 6.1 and 6.12 kernels, in emulated machines (an hour and more each)
 	@scripts/test-kernels

@@ -5,8 +5,16 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const PROGRAMS: [&str; 6] =
-    ["from_pod", "from_overlay", "from_node", "from_uplink", "wire", "plain"];
+const PROGRAMS: [&str; 8] = [
+    "from_pod",
+    "from_overlay",
+    "from_node",
+    "from_uplink",
+    "wire",
+    "plain",
+    "plain_node",
+    "plain_outside",
+];
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \
                        or name another clang in BPF_CLANG";
 

@@ -76,20 +76,23 @@ pub struct Connection {
     pub high: Place,
     /// When its latest packet came, in nanoseconds of the monotonic clock, to the second.
     pub last_seen: u64,
-    /// The node of the end that is on another one, or [`Address::NONE`].
+    /// The node of the end that is on another one, or [`Address::NONE`]. Of a connection with a client
+    /// outside that its pod sees as the gateway: that client, on the node that it came in by.
     pub node: Address,
     /// When its first packet came.
     pub opened: u64,
     /// What let it leave its opener; zero where nobody was asked.
     pub egress_rule: u32,
-    /// What let it reach the other end, likewise.
+    /// What let it reach the other end, likewise. Of what leads in from outside: the port of the gateway
+    /// by which its client is known inside, or zero.
     pub ingress_rule: u32,
     /// The address of the service, or of the backend that an entry leads on to. Of a datagram in
     /// fragments: what its first fragment said.
     pub nat_address: Address,
     /// The port of the service or backend, likewise.
     pub nat_port: [u8; 2],
-    /// Of a service: the place of its backend among those of the service.
+    /// Of a service: the place of its backend among those of the service. Of a client outside that its
+    /// pod sees as the gateway: its port.
     pub backend: u16,
     /// Its place in the ring of its network.
     pub turn: u32,

@@ -99,6 +99,8 @@ drop_reasons! {
     NotServed = 32, "not-served";
     /// the service does not let clients of this address in
     SourceRefused = 33, "source-refused";
+    /// more questions to its resolvers than one interface of a pod may put
+    TooManyQuestions = 34, "too-many-questions";
 }
 
 impl DropReason {

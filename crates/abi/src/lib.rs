@@ -36,9 +36,10 @@ pub use layout::{
 };
 pub use outside::{
     CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, EgressNode, EgressNodeKey, Entrance,
-    EntranceKey, Held, HeldKey, KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
+    EntranceKey, Held, HeldKey, INFRA_HERE, INFRA_NOWHERE, INFRA_THERE, Infra, InfraKey,
+    KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
 };
-pub use plain::{PLAIN_NETWORK, PlainKey, PlainWay};
+pub use plain::{NodeFront, NodeFrontKey, PLAIN_NETWORK, PlainKey, PlainWay};
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,

@@ -146,3 +146,28 @@ pub struct Entrance {
     /// The place of the network in the map `networks`.
     pub table: u32,
 }
+
+/// What is compared of a key of the longest-prefix map `infra_ranges`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct InfraKey {
+    /// The first address of the range.
+    pub address: Address,
+}
+
+/// Value of the map `infra_ranges`: nodes, or pods of no tenant.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Infra {
+    /// [`INFRA_NOWHERE`], [`INFRA_HERE`] or [`INFRA_THERE`].
+    pub place: u16,
+    /// One of a node, zero of its pods.
+    pub is_node: u16,
+}
+
+/// Whoever is there is closed to all.
+pub const INFRA_NOWHERE: u16 = 0;
+/// This node itself, or pods of it.
+pub const INFRA_HERE: u16 = 1;
+/// Other nodes, or pods of them.
+pub const INFRA_THERE: u16 = 2;

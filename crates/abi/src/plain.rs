@@ -1,5 +1,6 @@
-//! What the programs of plain pods remember of connections. Their services have the forms of
-//! tenants' ([`crate::ServiceKey`] and what follows from it), in maps of their own.
+//! What the programs of plain pods, and of the node's own processes, remember of connections. Their
+//! services have the forms of tenants' ([`crate::ServiceKey`] and what follows from it), in maps of
+//! their own.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -49,4 +50,30 @@ pub struct PlainWay {
     pub flags: u8,
     /// Zero.
     pub reserved: u8,
+}
+
+/// Key of the map `node_fronts`: a socket of the node, and one whom it speaks with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct NodeFrontKey {
+    /// The kernel's number of the socket.
+    pub socket: u64,
+    /// The other one's address.
+    pub address: Address,
+    /// Its port, in network byte order.
+    pub port: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 6],
+}
+
+/// Value of the map `node_fronts`: the service by which the socket speaks with the other one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct NodeFront {
+    /// Its address.
+    pub address: Address,
+    /// Its port, in network byte order.
+    pub port: [u8; 2],
+    /// Zero.
+    pub reserved: [u8; 2],
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use atoll_dns::{Limits, Rate};
-use atoll_types::Cidr;
+use atoll_types::{Cidr, InfraMode};
 use atoll_zones::DomainName;
 
 use crate::plugin::PluginPlaces;
@@ -46,6 +46,10 @@ pub struct AgentConfig {
     /// between, several. The cluster's range of services belongs here.
     #[arg(long, value_delimiter = ',')]
     pub egress_deny: Vec<Cidr>,
+
+    /// Whether pods of tenants reach the nodes and the pods of no tenant.
+    #[arg(long, value_name = "isolated|compatible", default_value_t = InfraMode::Isolated)]
+    pub infra_mode: InfraMode,
 
     /// Where to put the CNI plugin.
     #[command(flatten)]
@@ -115,6 +119,17 @@ impl Default for NamesLimits {
     }
 }
 
+/// How many times what the resolver answers a pod comes as far as to the resolver: enough that it
+/// counts what it refuses, and not so much that all pods of a node could keep it from reading.
+const HEARD_OF_ANSWERED: u32 = 4;
+
+impl NamesLimits {
+    /// Questions of one interface in a second that the kernel lets through to the resolver.
+    pub(crate) fn pod_questions_at_door(&self) -> u32 {
+        self.dns_pod_queries.saturating_mul(HEARD_OF_ANSWERED)
+    }
+}
+
 impl From<NamesLimits> for Limits {
     fn from(given: NamesLimits) -> Limits {
         let rate = |per_second| Rate { per_second, burst: per_second };
@@ -154,6 +169,15 @@ mod tests {
     struct Alone {
         #[command(flatten)]
         limits: NamesLimits,
+    }
+
+    #[test]
+    fn what_comes_to_the_resolver_is_a_multiple_of_what_it_answers() {
+        let at_door = |dns_pod_queries| {
+            NamesLimits { dns_pod_queries, ..NamesLimits::default() }.pod_questions_at_door()
+        };
+        assert_eq!(NamesLimits::default().pod_questions_at_door(), 8_000);
+        assert_eq!([at_door(1), at_door(MOST)], [4, 4_000_000_000]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod splice;
 mod turn_away;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -61,17 +62,17 @@ pub(crate) struct Infra {
 }
 
 impl Infra {
-    /// Listens to nobody yet.
-    pub(crate) fn new() -> Infra {
-        Infra::behind(Door::Service.listeners())
+    /// Listens to nobody yet, and will pass on so many calls at a time.
+    pub(crate) fn new(calls: usize) -> Infra {
+        Infra::behind(Door::Service.listeners(), calls)
     }
 
     /// Will listen at these addresses, one of each family.
-    fn behind(addresses: [IpAddr; 2]) -> Infra {
+    fn behind(addresses: [IpAddr; 2], calls: usize) -> Infra {
         let exchange = Exchange {
             callers: Callers::default(),
             interface_of: aliased_interface,
-            limits: Limits::default(),
+            limits: Limits::within(calls),
             counters: Arc::default(),
         };
         Infra { exchange, fronts: Fronts::behind(addresses) }
@@ -86,6 +87,11 @@ impl Infra {
     /// The addresses and ports that are listened for.
     pub(crate) fn fronts(&self) -> Vec<Front<'_>> {
         self.fronts.list()
+    }
+
+    /// From now on pods are heard by this link alone.
+    pub(crate) fn hear(&mut self, link: u32) -> io::Result<()> {
+        self.fronts.hear(link)
     }
 
     /// From now on these interfaces are known, each by who is behind it.

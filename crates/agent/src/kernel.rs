@@ -35,6 +35,10 @@ pub trait Kernel: Send {
     fn drops(&self) -> Result<Vec<DropCount>>;
     /// The pods' interfaces by the index of their host side, from which their aliases follow.
     fn askers(&self) -> Result<BTreeMap<u32, HostInterface>>;
+    /// The index of the link by which pods are heard; a kernel that is made of maps has none.
+    fn node_link(&self) -> Option<u32> {
+        None
+    }
     /// Forgets what is left of networks that are gone; a kernel that keeps nothing has nothing to
     /// forget.
     fn collect(&mut self) -> Result<()> {
@@ -92,6 +96,10 @@ impl Kernel for Datapath {
 
     fn askers(&self) -> Result<BTreeMap<u32, HostInterface>> {
         Ok(Datapath::askers(self)?)
+    }
+
+    fn node_link(&self) -> Option<u32> {
+        Some(Datapath::node_link(self))
     }
 
     fn collect(&mut self) -> Result<()> {

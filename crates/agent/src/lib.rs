@@ -9,6 +9,7 @@
 mod alone;
 mod attachments;
 mod config;
+mod descriptors;
 mod directory;
 mod infra;
 mod kernel;
@@ -38,7 +39,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use atoll_datapath::{Datapath, DatapathConfig};
+use atoll_datapath::{Datapath, DatapathConfig, OutsideConfig};
 use atoll_metrics::Page;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -47,6 +48,7 @@ use tokio::task::JoinSet;
 
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
+use crate::descriptors::Budget;
 use crate::infra::Infra;
 use crate::names::Names;
 use crate::plain::Plain;
@@ -63,6 +65,7 @@ pub async fn run(
     config: AgentConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
+    descriptors::raise();
     Datapath::preflight()?;
     let _alone = Alone::on(&config.state_dir)?;
     let underlay = match config.underlay {
@@ -74,6 +77,7 @@ pub async fn run(
         bpf_root: config.bpf_root.clone(),
         underlay,
         overlay_port: config.tunnel_port,
+        pod_questions: config.names.limits.pod_questions_at_door(),
     })
     .await?;
     tokio::select! {
@@ -90,11 +94,13 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let (audience, audience_seen) = mpsc::channel(MAILBOX);
     let mut watches = watch::Watches::start(&client, &config.node_name, config.underlay, changes);
     let follow = move |scope: &_| watches.follow(scope);
-    let names = Names::start(&config.names).await?;
+    let budget = Budget::of_process();
+    let names = Names::start(&config.names, budget).await?;
     let _metrics = serve_metrics(config, names.as_ref()).await?;
     let probes = Some(Probes::start());
     let policies = Some(policy::Policies::within(kernel.policy_room()));
-    let attendants = Attendants { names, infra: Some(Infra::new()), policies, probes };
+    let infra = Some(Infra::new(budget.calls));
+    let attendants = Attendants { names, infra, policies, probes };
     let reports = report::start(client.clone(), &config.node_name);
     let server = serve::Server::bind(&config.socket)?;
     let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
@@ -108,13 +114,14 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         reports,
         Timing::default(),
     )
-    .denying(&config.egress_deny);
+    .denying(&config.egress_deny)
+    .with_infra(config.infra_mode);
     let (made, plain_services) = lead_plain(client.clone(), config, plain.as_ref());
     let actor = serve::Actor { requests, audience, plain: made };
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
         ended = reconciler.run(changes_seen, requests_seen, audience_seen) => ended,
-        ended = server.run(actor) => ended,
+        () = server.run(actor) => Ok(()),
         ended = plain_services => ended,
         ended = plain::keep_routes(client, &config.node_name), if plain.is_some() => ended,
     }
@@ -126,7 +133,9 @@ fn lead_plain<'a>(
     config: &'a AgentConfig,
     plain: Option<&'a Plain>,
 ) -> (Option<mpsc::Sender<MadeLinks>>, impl Future<Output = Result<()>> + 'a) {
-    let led = plain.filter(|_| config.plugin.plain_services);
+    let overlay_port = config.tunnel_port;
+    let outside = config.underlay.map(|underlay| OutsideConfig { underlay, overlay_port });
+    let led = plain.filter(|_| config.plugin.plain_services).zip(outside);
     let (made, made_seen) = mpsc::channel(MAILBOX);
     let at = (config.node_name.as_str(), config.bpf_root.as_path());
     (led.map(|_| made), plain_services::keep(client, at, led, made_seen))

@@ -7,11 +7,14 @@
 mod metrics;
 mod reach;
 mod report;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -30,6 +33,7 @@ pub(crate) use self::metrics::Metrics;
 use self::reach::Reach;
 use self::views::{Update, Views};
 use crate::config::{NamesConfig, NamesLimits};
+use crate::descriptors::Budget;
 use crate::seen::{Change, Exported, Scope, Seen};
 
 /// How many seconds an answer keeps: what changes is asked for anew soon.
@@ -46,6 +50,8 @@ pub(crate) struct Names {
     views: Views,
     server: Server,
     known: Known,
+    /// The link that it hears, once it hears one alone.
+    heard: Option<u32>,
     directory: Directory,
     /// Of networks that have DNS pods of their own, what those follow.
     feeds: BTreeMap<NetworkKey, Arc<Feed>>,
@@ -55,17 +61,21 @@ pub(crate) struct Names {
 
 impl Names {
     /// Starts to listen behind the doors, where pods are told to ask at all.
-    pub(crate) async fn start(config: &NamesConfig) -> Result<Option<Names>> {
+    pub(crate) async fn start(config: &NamesConfig, budget: Budget) -> Result<Option<Names>> {
         if config.cluster_dns.is_empty() {
             return Ok(None);
         }
         let listen = listeners(&config.cluster_dns);
-        Names::start_at(config, listen).await.map(Some)
+        Names::start_at(config, listen, budget).await.map(Some)
     }
 
-    async fn start_at(config: &NamesConfig, listen: Vec<SocketAddr>) -> Result<Names> {
+    async fn start_at(
+        config: &NamesConfig,
+        listen: Vec<SocketAddr>,
+        budget: Budget,
+    ) -> Result<Names> {
         let known = Known::default();
-        let server = start_server(listen, config.limits, known.clone()).await?;
+        let server = start_server(server(listen, config.limits, budget), known.clone()).await?;
         let settings = Settings {
             zone: config.cluster_domain.clone(),
             cidrs: Vec::new(),
@@ -78,6 +88,7 @@ impl Names {
             views: Views::new(settings),
             server,
             known,
+            heard: None,
             directory: Directory::default(),
             feeds: BTreeMap::new(),
             numbers: RandomState::new(),
@@ -157,6 +168,15 @@ impl Names {
         self.server.forward(network, forwarding);
     }
 
+    /// From now on pods are heard by this link alone.
+    pub(crate) fn hear(&mut self, link: u32) -> io::Result<()> {
+        if self.heard != Some(link) {
+            self.server.hear(link)?;
+            self.heard = Some(link);
+        }
+        Ok(())
+    }
+
     /// From now on these interfaces are known, each by who is behind it.
     pub(crate) fn know(
         &self,
@@ -191,214 +211,24 @@ fn listeners(cluster_dns: &[IpAddr]) -> Vec<SocketAddr> {
     behind.chain(Door::Own.listeners()).map(|ip| SocketAddr::new(ip, DOOR_PORT)).collect()
 }
 
+/// What the server is started with.
+fn server(listen: Vec<SocketAddr>, limits: NamesLimits, budget: Budget) -> atoll_dns::Config {
+    let usual = atoll_dns::Config::default();
+    atoll_dns::Config {
+        listen,
+        limits: limits.into(),
+        tcp_connections: usual.tcp_connections.min(budget.dns_connections),
+        forwards: usual.forwards.min(budget.dns_forwards),
+        ..usual
+    }
+}
+
 /// The server has a runtime of its own, which must not be made or dropped inside of ours.
-async fn start_server(
-    listen: Vec<SocketAddr>,
-    limits: NamesLimits,
-    known: Known,
-) -> Result<Server> {
+async fn start_server(config: atoll_dns::Config, known: Known) -> Result<Server> {
     let askers = move |from: SocketAddr| {
         let index = aliased_interface(from.ip())?;
         known.load().get(&index).copied()
     };
-    let limits = limits.into();
-    let config = atoll_dns::Config { listen, limits, ..atoll_dns::Config::default() };
     let started = tokio::task::spawn_blocking(move || Server::new(config, askers)).await;
     started.context("the start of the resolver was interrupted")?.context("cannot answer names")
-}
-
-#[cfg(test)]
-mod tests {
-    use atoll_cni::wire::NameQuestion;
-    use atoll_types::{Label, NetworkId, PodRef};
-    use atoll_zones::{Backing, DomainName, Service, ServiceKey};
-
-    use super::*;
-    use crate::seen::{Delta, Presence};
-
-    fn network(number: u32) -> NetworkId {
-        number.try_into().unwrap()
-    }
-
-    fn config() -> NamesConfig {
-        NamesConfig {
-            cluster_dns: vec![[10, 96, 0, 10].into()],
-            cluster_domain: DomainName::parse("cluster.local").unwrap(),
-            dns_upstream: Vec::new(),
-            limits: NamesLimits::default(),
-        }
-    }
-
-    async fn names() -> Names {
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut names = Names::start_at(&config(), vec![anywhere]).await.unwrap();
-        names.export(&BTreeMap::new());
-        names
-    }
-
-    fn occupant(tenant: &str, pod: &str) -> Occupant {
-        Occupant {
-            network_name: format!("{tenant}.default"),
-            pod: PodRef::new("shop", pod),
-            pod_uid: pod.to_owned(),
-        }
-    }
-
-    /// Two networks with one number, as open networks of two tenants have.
-    fn scope() -> Scope {
-        let acme = Presence { id: network(1), namespaces: ["shop".to_owned()].into() };
-        let globex = Presence { id: network(1), namespaces: [].into() };
-        let networks = [("acme.default".to_owned(), acme), ("globex.default".to_owned(), globex)];
-        Scope { networks: networks.into(), is_whole: true, ..Scope::default() }
-    }
-
-    fn shop() -> (String, String) {
-        ("acme.default".into(), "shop".into())
-    }
-
-    fn see_ports_and_slices(names: &mut Names) {
-        names.absorb(&Change::NetworkPorts(network(1), Delta::All(BTreeMap::new())));
-        names.absorb(&Change::Slices(shop(), Delta::All(BTreeMap::new())));
-        for network in ["acme.default", "globex.default"] {
-            names.absorb(&Change::Network(network.into(), Delta::All(BTreeMap::new())));
-        }
-    }
-
-    fn see_services(names: &mut Names) {
-        let label = |text: &str| text.parse::<Label>().unwrap();
-        let key = ServiceKey { namespace: label("shop"), name: label("web") };
-        let backing = Backing::Vip { addresses: vec![[10, 96, 0, 9].into()], ports: vec![] };
-        let services = [("web".to_owned(), Service { key, backing })];
-        names.absorb(&Change::Services(shop(), Delta::All(services.into())));
-    }
-
-    #[tokio::test]
-    async fn a_pod_is_an_asker_once_the_names_of_its_network_were_seen_whole() {
-        let mut names = names().await;
-        let host_side = HostInterface::for_attachment("sandbox", "eth0");
-        let interfaces = [(7, host_side.clone())].into();
-        let occupants = [(host_side, occupant("acme", "web"))].into();
-        names.follow(&scope(), &Seen::default());
-        see_ports_and_slices(&mut names);
-        names.publish();
-        names.know(&interfaces, &occupants);
-        assert!(names.known.load().is_empty(), "services are still to come");
-        see_services(&mut names);
-        names.publish();
-        names.know(&interfaces, &occupants);
-        let published = names.views.published("acme.default");
-        assert_eq!(Some(names.known.load()[&7].network), published);
-    }
-
-    #[tokio::test]
-    async fn an_interface_that_is_nobodys_or_not_in_the_kernel_is_no_asker() {
-        let mut names = names().await;
-        names.follow(&scope(), &Seen::default());
-        see_ports_and_slices(&mut names);
-        see_services(&mut names);
-        names.publish();
-        let [one, other] = ["one", "other"].map(|it| HostInterface::for_attachment(it, "eth0"));
-        let occupants = [(one.clone(), occupant("acme", "web"))].into();
-        names.know(&[(7, other)].into(), &occupants);
-        assert!(names.known.load().is_empty());
-        names.know(&[(7, one)].into(), &occupants);
-        assert_eq!(names.known.load().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn interfaces_of_one_pod_and_pods_of_one_tenant_share_their_limits() {
-        let mut names = names().await;
-        names.follow(&scope(), &Seen::default());
-        see_ports_and_slices(&mut names);
-        see_services(&mut names);
-        names.publish();
-        let asker = |occupant: Occupant| names.asker(&occupant).unwrap();
-        let [web, db] = ["web", "db"].map(|pod| asker(occupant("acme", pod)));
-        assert_eq!(web, asker(occupant("acme", "web")));
-        assert_eq!(web.tenant, db.tenant);
-        assert_ne!(web.pod, db.pod);
-        let stranger = asker(occupant("globex", "web"));
-        assert_ne!(web.tenant, stranger.tenant);
-        assert_ne!(web.network, stranger.network, "one number, and names of their own");
-    }
-
-    #[tokio::test]
-    async fn people_see_each_name_of_the_search_list_until_one_answers() {
-        let mut names = names().await;
-        names.follow(&scope(), &Seen::default());
-        let web = occupant("acme", "web");
-        let question = |name: &str| NameQuestion {
-            pod: web.pod.clone(),
-            name: name.to_owned(),
-            kind: "A".to_owned(),
-        };
-        let too_early = names.report(&web, &question("web")).unwrap_err().to_string();
-        assert!(too_early.contains("acme.default"), "{too_early}");
-        see_ports_and_slices(&mut names);
-        see_services(&mut names);
-        names.publish();
-        let tried = |name: &str| {
-            let report = names.report(&web, &question(name)).unwrap();
-            let tries = report.tries.into_iter();
-            tries.map(|it| (it.name, it.records.concat())).collect::<Vec<_>>()
-        };
-        let [first, second, third] =
-            ["shop.svc.cluster.local.", "svc.cluster.local.", "cluster.local."];
-        let hit = |name: String| (name, "A 10.96.0.9".to_owned());
-        let miss = |name: String| (name, String::new());
-        assert_eq!(tried("web"), [hit(format!("web.{first}"))]);
-        let nested = [miss(format!("web.shop.{first}")), hit(format!("web.shop.{second}"))];
-        assert_eq!(tried("web.shop"), nested);
-        let nowhere = [first, second, third, ""].map(|zone| miss(format!("nobody.{zone}")));
-        assert_eq!(tried("nobody"), nowhere);
-        assert_eq!(tried("nobody."), [miss("nobody.".to_owned())]);
-    }
-
-    #[test]
-    fn the_families_that_pods_ask_and_those_of_networks_are_listened_on() {
-        let texts = |ips: &[&str]| {
-            let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
-            listeners(&ips).iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        let own = ["169.254.1.3:61053", "[fd61:746f:6c6c::3]:61053"];
-        assert_eq!(texts(&["10.96.0.10"]), ["169.254.1.2:61053", own[0], own[1]]);
-        let both = ["169.254.1.2:61053", "[fd61:746f:6c6c::2]:61053", own[0], own[1]];
-        assert_eq!(texts(&["10.96.0.10", "fd96::a"]), both);
-    }
-
-    #[tokio::test]
-    async fn questions_are_told_by_network_and_by_what_became_of_them() {
-        let mut names = names().await;
-        names.follow(&scope(), &Seen::default());
-        see_ports_and_slices(&mut names);
-        see_services(&mut names);
-        names.publish();
-        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(b"no alias of anybody", names.server.addresses()[0]).unwrap();
-        let metrics = names.metrics();
-        let text = || {
-            let mut page = atoll_metrics::Page::default();
-            metrics.write(&mut page);
-            page.text()
-        };
-        while !text().contains("atoll_dns_strangers_total{why=\"unknown_asker\"} 1") {
-            tokio::task::yield_now().await;
-        }
-        for line in [
-            "atoll_dns_queries_total{network=\"acme.default\"} 0",
-            "atoll_dns_answers_total{network=\"globex.default\",how=\"no_name\"} 0",
-            "atoll_dns_refusals_total{network=\"acme.default\",why=\"tenant_rate\"} 0",
-        ] {
-            assert!(text().lines().any(|it| it == line), "{line} is not in {}", text());
-        }
-        names.follow(&Scope { is_whole: true, ..Scope::default() }, &Seen::default());
-        names.publish();
-        assert!(!text().contains("acme.default"), "a network that left is told no more");
-    }
-
-    #[tokio::test]
-    async fn without_a_resolver_to_be_nobody_listens() {
-        let silent = NamesConfig { cluster_dns: Vec::new(), ..config() };
-        assert!(Names::start(&silent).await.unwrap().is_none());
-    }
 }

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use atoll_datapath::Datapath;
 use atoll_types::Cidr;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -121,16 +122,37 @@ fn ranges_of(node: &Node) -> Vec<Cidr> {
     all.iter().filter_map(|range| range.parse().ok()).collect()
 }
 
+/// How often routes are looked at anew: the kernel takes them away when their link goes down.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// Keeps this node's routes to all others, for good.
 pub(crate) async fn keep_routes(client: Client, own: &str) -> Result<()> {
     let nodes = watcher(Api::<Node>::all(client), at_hand()).default_backoff();
-    let mut changes = std::pin::pin!(route_changes(nodes, own));
-    while let Some(routes) = changes.next().await {
+    let changes = std::pin::pin!(route_changes(nodes, own));
+    let mut wanted = std::pin::pin!(repeated(changes, LOOK_AGAIN));
+    while let Some(routes) = wanted.next().await {
         if let Err(error) = Datapath::set_plain_routes(&routes).await {
             tracing::warn!(%error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "plain routes are not as they should be");
         }
     }
     bail!("the watch of nodes ended")
+}
+
+/// Each as it comes, and the last one once more whenever none came for so long.
+fn repeated<T: Clone>(
+    items: impl Stream<Item = T> + Unpin,
+    period: Duration,
+) -> impl Stream<Item = T> {
+    stream::unfold((items, None), move |(mut items, last): (_, Option<T>)| async move {
+        let next = match last {
+            None => items.next().await,
+            Some(last) => {
+                let next = tokio::time::timeout(period, items.next()).await;
+                next.unwrap_or(Some(last))
+            }
+        }?;
+        Some((next.clone(), (items, Some(next))))
+    })
 }
 
 /// All routes, after each change of them, once all nodes were seen.
@@ -269,6 +291,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn routes_are_set_again_and_again_so_that_what_others_took_away_comes_back() {
+        let (send, sent) = tokio::sync::mpsc::unbounded_channel();
+        let sent = stream::unfold(sent, |mut sent| async { Some((sent.recv().await?, sent)) });
+        let often = Duration::from_millis(1);
+        let mut wanted = std::pin::pin!(repeated(Box::pin(sent), often));
+        for routes in [1, 2] {
+            send.send(routes).unwrap();
+            for _ in 0..3 {
+                assert_eq!(wanted.next().await, Some(routes));
+            }
+        }
+        drop(send);
+        assert_eq!(wanted.next().await, None, "they end with the watch");
+    }
+
+    #[tokio::test]
     async fn routes_are_told_once_all_nodes_were_seen_and_then_with_each_change() {
         let range = |number: u8| format!("10.244.{number}.0/24");
         let at = |number: u8| {
@@ -283,7 +321,7 @@ mod tests {
             Event::Apply(at(3)),
             Event::Delete(at(2)),
         ];
-        let told = route_changes(futures::stream::iter(events.map(Ok)), "node1");
+        let told = route_changes(stream::iter(events.map(Ok)), "node1");
         let told: Vec<usize> = told.map(|routes| routes.len()).collect().await;
         assert_eq!(told, [1, 2, 1]);
     }

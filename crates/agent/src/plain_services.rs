@@ -1,4 +1,5 @@
-//! The services of namespaces of no tenant, for this node's plain pods, where no kube-proxy runs.
+//! The services of namespaces of no tenant, for this node's plain pods, its own processes and those who come
+//! to its node ports, where no kube-proxy runs.
 //!
 //! Who stands behind which is thought out by [`PlainBook`], and led by programs that are the plain
 //! pods' own ([`PlainServices`]). The rules of this file: a namespace is watched only while it is known
@@ -8,15 +9,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use atoll_cni::wire::AgentReply;
 use atoll_cni::{CniError, ErrorCode};
-use atoll_datapath::PlainServices;
+use atoll_datapath::{OutsideConfig, PlainServices};
 use atoll_model::compile::{PlainBook, PlainGroup, ServiceFront};
-use atoll_plan::{Service, ServiceKey};
+use atoll_plan::{Service, ServiceKey, Side};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Service as ServiceObject};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -36,6 +38,8 @@ use crate::watch::{Watch, at_hand, deltas, front, match_keys, tenancy};
 const MAILBOX: usize = 1024;
 /// After how long what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How often somebody looks whether the uplink is as it was.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Links that a plugin made for a plain pod, and where to answer once the pod is served.
 #[derive(Debug)]
@@ -73,8 +77,8 @@ struct Register {
 }
 
 impl Register {
-    fn new(node: &str, zone: Option<String>) -> Self {
-        Register { book: PlainBook::new(node, zone), namespaces: None }
+    fn new(node: &str, zone: Option<String>, outside: Vec<IpAddr>) -> Self {
+        Register { book: PlainBook::new(node, zone).entered_at(outside), namespaces: None }
     }
 
     /// The namespaces that are to be watched.
@@ -165,6 +169,7 @@ trait PlainKernel: Send {
     fn set(&mut self, wanted: &BTreeMap<ServiceKey, Service>) -> Result<()>;
     fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<()>;
     fn serve(&mut self, link: &str) -> impl Future<Output = Result<()>> + Send;
+    fn serve_outside(&mut self, is_needed: bool) -> impl Future<Output = Result<()>> + Send;
 }
 
 impl PlainKernel for PlainServices {
@@ -179,6 +184,10 @@ impl PlainKernel for PlainServices {
     async fn serve(&mut self, link: &str) -> Result<()> {
         Ok(PlainServices::serve(self, link).await?)
     }
+
+    async fn serve_outside(&mut self, is_needed: bool) -> Result<()> {
+        Ok(PlainServices::serve_outside(self, is_needed).await?)
+    }
 }
 
 /// Brings what was seen to the kernel, and answers for links.
@@ -188,16 +197,18 @@ struct Desk<K> {
     waiting: Vec<MadeLinks>,
     /// Whether the kernel has everything but what was touched since.
     is_written: bool,
+    /// Whether clients from outside are served; none where nobody has looked.
+    is_entered: Option<bool>,
 }
 
 impl<K: PlainKernel> Desk<K> {
     fn new(register: Register, kernel: K) -> Self {
-        Desk { register, kernel, waiting: vec![], is_written: false }
+        Desk { register, kernel, waiting: vec![], is_written: false, is_entered: None }
     }
 
     /// Whether something failed that is to be tried again.
     fn is_late(&self) -> bool {
-        self.register.is_whole() && !self.is_written
+        self.register.is_whole() && !(self.is_written && self.is_entered.is_some())
     }
 
     /// Does what can be done.
@@ -209,7 +220,11 @@ impl<K: PlainKernel> Desk<K> {
             Ok(()) => self.answer().await,
             Err(error) => {
                 tracing::warn!(error = told(&error), "plain services are not as they should be");
+                return;
             }
+        }
+        if let Err(error) = self.enter().await {
+            tracing::warn!(error = told(&error), "node ports of plain services are not led");
         }
     }
 
@@ -225,6 +240,19 @@ impl<K: PlainKernel> Desk<K> {
             self.kernel.set(served)?;
         }
         self.is_written = true;
+        Ok(())
+    }
+
+    /// Serves clients from outside while there is a node port. Pods do not wait for that.
+    async fn enter(&mut self) -> Result<()> {
+        let mut places = self.register.book.served().keys();
+        let is_needed = places.any(|key| key.side == Side::Outside);
+        if self.is_entered == Some(is_needed) {
+            return Ok(());
+        }
+        self.is_entered = None;
+        self.kernel.serve_outside(is_needed).await?;
+        self.is_entered = Some(is_needed);
         Ok(())
     }
 
@@ -253,10 +281,10 @@ impl<K: PlainKernel> Desk<K> {
 pub(crate) async fn keep(
     client: Client,
     (node, bpf_root): (&str, &Path),
-    plain: Option<&Plain>,
+    plain: Option<(&Plain, OutsideConfig)>,
     mut made: Receiver<MadeLinks>,
 ) -> Result<()> {
-    let Some(plain) = plain else {
+    let Some((plain, outside)) = plain else {
         if let Err(error) = PlainServices::withdraw(bpf_root).await {
             tracing::warn!(
                 error = told(&error.into()),
@@ -265,8 +293,9 @@ pub(crate) async fn keep(
         }
         return std::future::pending().await;
     };
-    let kernel = open(bpf_root, plain).await;
-    let mut desk = Desk::new(Register::new(node, plain.zone()), kernel);
+    let (kernel, outside) = open(bpf_root, plain, outside).await;
+    let mut desk = Desk::new(Register::new(node, plain.zone(), outside), kernel);
+    let mut look = tokio::time::interval(LOOK);
     let (tell, mut news) = channel(MAILBOX);
     let source = Source { client, tell };
     let _namespaces = source.namespaces();
@@ -276,6 +305,7 @@ pub(crate) async fn keep(
             Some(heard) = news.recv() => desk.register.hear(heard),
             Some(links) = made.recv() => desk.waiting.push(links),
             () = tokio::time::sleep(AGAIN), if desk.is_late() => {}
+            _ = look.tick() => desk.is_entered = None,
         }
         while let Ok(heard) = news.try_recv() {
             desk.register.hear(heard);
@@ -287,22 +317,39 @@ pub(crate) async fn keep(
     }
 }
 
-/// The programs on the links of all plain pods that are there. A kernel that refuses is asked again:
-/// tenants' pods have nothing to do with it.
-async fn open(bpf_root: &Path, plain: &Plain) -> PlainServices {
+/// The programs on the links of all plain pods that are there, and those of the node. A kernel that
+/// refuses is asked again: tenants' pods have nothing to do with it.
+/// Gives also the node's addresses that clients from outside come to.
+async fn open(
+    bpf_root: &Path,
+    plain: &Plain,
+    outside: OutsideConfig,
+) -> (PlainServices, Vec<IpAddr>) {
     loop {
         let opened = async {
-            let mut kernel = PlainServices::open(bpf_root).await?;
+            let mut kernel = PlainServices::open(bpf_root, outside).await?;
             kernel.serve_all(&plain.own_ranges()).await?;
-            anyhow::Ok(kernel)
+            let addresses = kernel.outside_addresses().await?;
+            anyhow::Ok((kernel, addresses))
         };
         match opened.await {
-            Ok(kernel) => return kernel,
+            Ok((kernel, addresses)) => {
+                serve_node(&kernel);
+                return (kernel, addresses);
+            }
             Err(error) => {
                 tracing::warn!(error = told(&error), "plain services cannot be led");
                 tokio::time::sleep(AGAIN).await;
             }
         }
+    }
+}
+
+/// Pods are served also where the node's own processes cannot be.
+fn serve_node(kernel: &PlainServices) {
+    if let Err(error) = kernel.serve_node() {
+        let error = told(&error.into());
+        tracing::warn!(error, "plain services are led for pods, not for the node's own processes");
     }
 }
 

@@ -47,8 +47,8 @@ pub struct PluginPlaces {
     #[arg(conflicts_with = "cni_delegate")]
     pub plain_network: Vec<Cidr>,
 
-    /// Whether the services of namespaces of no tenant are led for the pods of the plain network; say
-    /// false where kube-proxy does that.
+    /// Whether the services of namespaces of no tenant are led for the pods of the plain network, the
+    /// node's own processes and who comes to their node ports; say false where kube-proxy does that.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub plain_services: bool,
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Result;
 use atoll_model::compile::{Complaint, Occupant};
 use atoll_plan::{HostInterface, Observed, Resolver};
-use atoll_types::Cidr;
+use atoll_types::{Cidr, InfraMode};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
@@ -106,6 +106,8 @@ pub(crate) struct Reconciler<K, F> {
     listeners: Listeners,
     /// What an administrator lets no pod reach outside.
     denied: Vec<Cidr>,
+    /// What an administrator says of infra.
+    infra_mode: InfraMode,
     /// Where each pod of the last plan is probed, by its UID.
     primaries: BTreeMap<String, (HostInterface, IpAddr)>,
 }
@@ -146,6 +148,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             occupants: BTreeMap::new(),
             listeners: Listeners::default(),
             denied: Vec::new(),
+            infra_mode: InfraMode::Isolated,
             primaries: BTreeMap::new(),
         }
     }
@@ -153,6 +156,11 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     /// Lets no pod reach these outside.
     pub(crate) fn denying(self, denied: &[Cidr]) -> Self {
         Reconciler { denied: denied.to_vec(), ..self }
+    }
+
+    /// Keeps networks from infra, or lets them there.
+    pub(crate) fn with_infra(self, infra_mode: InfraMode) -> Self {
+        Reconciler { infra_mode, ..self }
     }
 
     /// Takes messages for good.

@@ -1,18 +1,23 @@
-//! What the agent says to the cluster: of its ports in their status, of services and policies in
-//! events.
+//! What the agent says to the cluster: of its ports in their status, of services, policies and
+//! networks in events.
+//!
+//! The rule of this file: what is not heard the first time is said again where others wait for it, which
+//! they do for the status of a port and not for an event.
 
-use atoll_api::{Port, PortPhase, PortStatus, marks};
-use atoll_model::compile::{ServiceComplaint, ServiceName};
+mod attached;
+
+use atoll_api::{Network, marks};
+use atoll_model::compile::{Complaint, ServiceComplaint, ServiceName};
 use atoll_policy::{ClusterNetworkPolicy, PolicyKey};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+pub(crate) use self::attached::AttachedReport;
+use self::attached::Unheard;
 use crate::policy::held::{HeldReport, Subject};
-use crate::seen::PortKey;
 
 /// Who says it, in events.
 pub(crate) const CONTROLLER: &str = "atoll.dev/agent";
@@ -26,6 +31,25 @@ pub(crate) enum Report {
     Service(ServiceReport),
     /// Policy has no room in the kernel, or has it again.
     Held(HeldReport),
+    /// Something that a network could have is kept from it.
+    Network(NetworkReport),
+}
+
+/// Something that a network could have is kept from it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NetworkReport {
+    /// The network's object name.
+    pub(crate) network: String,
+    /// What, and why.
+    pub(crate) note: String,
+}
+
+impl NetworkReport {
+    /// What the network's own users should hear of.
+    pub(crate) fn of(complaint: &Complaint) -> Option<Self> {
+        let Complaint::InfraConflict { network, .. } = complaint else { return None };
+        Some(NetworkReport { network: network.clone(), note: complaint.to_string() })
+    }
 }
 
 /// Something of a service gets no traffic.
@@ -39,15 +63,6 @@ pub(crate) struct ServiceReport {
     pub(crate) complaint: ServiceComplaint,
 }
 
-/// A port's interface was made.
-#[derive(Debug)]
-pub(crate) struct AttachedReport {
-    /// The port.
-    pub(crate) port: PortKey,
-    /// The name of the interface's host side.
-    pub(crate) host_interface: String,
-}
-
 /// Starts the reporter. It ends when nobody can send any more.
 pub(crate) fn start(client: Client, node: &str) -> UnboundedSender<Report> {
     let (sender, receiver) = unbounded_channel();
@@ -57,15 +72,30 @@ pub(crate) fn start(client: Client, node: &str) -> UnboundedSender<Report> {
 }
 
 async fn report_all(client: Client, reporter: Reporter, mut reports: UnboundedReceiver<Report>) {
-    while let Some(report) = reports.recv().await {
-        let told = match &report {
-            Report::Attached(attached) => write(&client, attached).await,
-            Report::Service(service) => say(&client, &reporter, service).await,
-            Report::Held(held) => say_held(&client, &reporter, held).await,
-        };
-        if let Err(error) = told {
-            tracing::warn!(?report, %error, "cannot tell the cluster");
+    let mut unheard = Unheard::default();
+    loop {
+        tokio::select! {
+            biased;
+            report = reports.recv() => match report {
+                Some(report) => tell(&client, &reporter, report, &mut unheard).await,
+                None => return,
+            },
+            () = unheard.are_due() => unheard.write_again(&client).await,
         }
+    }
+}
+
+async fn tell(client: &Client, reporter: &Reporter, report: Report, unheard: &mut Unheard) {
+    let told = match &report {
+        Report::Attached(attached) => attached.write(client).await,
+        Report::Service(service) => say(client, reporter, service).await,
+        Report::Held(held) => say_held(client, reporter, held).await,
+        Report::Network(network) => say_network(client, reporter, network).await,
+    };
+    let Err(error) = told else { return };
+    tracing::warn!(?report, %error, "cannot tell the cluster");
+    if let Report::Attached(attached) = report {
+        unheard.keep(attached, &error);
     }
 }
 
@@ -115,6 +145,25 @@ async fn say_held(client: &Client, reporter: &Reporter, report: &HeldReport) -> 
     Recorder::new(client.clone(), reporter.clone()).publish(&event, &object).await
 }
 
+/// What is gone needs no word.
+async fn say_network(
+    client: &Client,
+    reporter: &Reporter,
+    report: &NetworkReport,
+) -> kube::Result<()> {
+    let network = Api::<Network>::all(client.clone()).get_opt(&report.network).await?;
+    let Some(network) = network else { return Ok(()) };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: marks::INFRA_CONFLICT.into(),
+        note: Some(report.note.clone()),
+        action: "Reach".into(),
+        secondary: None,
+    };
+    let object = network.object_ref(&());
+    Recorder::new(client.clone(), reporter.clone()).publish(&event, &object).await
+}
+
 /// Nodes are known to events by their name.
 fn node_ref(node: &str) -> ObjectReference {
     ObjectReference {
@@ -141,13 +190,20 @@ async fn find_policy(client: &Client, key: &PolicyKey) -> kube::Result<Option<Ob
     })
 }
 
-async fn write(client: &Client, report: &AttachedReport) -> kube::Result<()> {
-    let (namespace, name) = &report.port;
-    let status = PortStatus {
-        phase: PortPhase::Attached,
-        host_interface: Some(report.host_interface.clone()),
-    };
-    let patch = Patch::Merge(serde_json::json!({ "status": status }));
-    let ports = Api::<Port>::namespaced(client.clone(), namespace);
-    ports.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_told_of_a_conflict_with_infra_and_of_nothing_that_is_another_matter() {
+        let conflict = Complaint::InfraConflict {
+            network: "acme.default".into(),
+            own: "10.244.0.0/16".parse().unwrap(),
+            infra: "10.244.1.0/24".parse().unwrap(),
+        };
+        let report = NetworkReport::of(&conflict).unwrap();
+        assert_eq!((report.network.as_str(), report.note), ("acme.default", conflict.to_string()));
+        let other = Complaint::EgressContested { one: "a.b".into(), other: "a.c".into() };
+        assert_eq!(NetworkReport::of(&other), None);
+    }
 }

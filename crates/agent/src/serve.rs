@@ -1,12 +1,18 @@
 //! The unix socket where the CNI plugin and the command line ask.
+//!
+//! The rule of this file: who cannot be taken is told nothing and asks again. It never ends the agent,
+//! which has others to serve.
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use atoll_cni::wire::{AgentReply, AgentRequest, Call, Word};
 use atoll_cni::{CniError, ErrorCode};
+use futures::{Stream, StreamExt, stream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -41,6 +47,9 @@ pub(crate) struct Actor {
 /// How many words may wait for a listener before some are missed.
 const WORDS: usize = 4096;
 
+/// How long after one who could not be taken the next is tried.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The listening socket.
 pub(crate) struct Server {
     listener: UnixListener,
@@ -62,23 +71,36 @@ impl Server {
             Ok(listener)
         };
         let listener = bind()
-            .map_err(|error: std::io::Error| error)
+            .map_err(|error: io::Error| error)
             .with_context(|| format!("cannot listen at {}", path.display()))?;
         Ok(Server { listener })
     }
 
     /// Takes questions for good.
-    pub(crate) async fn run(self, actor: Actor) -> Result<()> {
-        loop {
-            let (stream, _) = self.listener.accept().await.context("cannot accept")?;
-            tokio::spawn(converse(stream, actor.clone()));
+    pub(crate) async fn run(self, actor: Actor) {
+        let callers = stream::poll_fn(move |context| {
+            let taken = self.listener.poll_accept(context);
+            taken.map(|taken| Some(taken.map(|(stream, _)| stream)))
+        });
+        take_all(callers, actor).await;
+    }
+}
+
+async fn take_all(mut callers: impl Stream<Item = io::Result<UnixStream>> + Unpin, actor: Actor) {
+    while let Some(caller) = callers.next().await {
+        match caller {
+            Ok(stream) => drop(tokio::spawn(converse(stream, actor.clone()))),
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a question; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
 
-fn remove_if_there(path: &Path) -> std::io::Result<()> {
+fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
@@ -147,4 +169,29 @@ async fn tell_made(links: Vec<String>, desk: Option<&Sender<MadeLinks>>) -> Resu
     let (reply, answer) = oneshot::channel();
     desk.send(MadeLinks { links, reply }).await?;
     Ok(answer.await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_who_cannot_be_taken_does_not_end_the_agent_and_the_next_is_answered() {
+        let (mut asking, asked) = UnixStream::pair().unwrap();
+        let too_many_open = || Err(io::Error::from(nix::errno::Errno::EMFILE));
+        let broken_off = Err(io::ErrorKind::ConnectionAborted.into());
+        let callers = stream::iter([too_many_open(), broken_off, Ok(asked), too_many_open()]);
+        let (requests, mut questions) = channel(1);
+        let actor = Actor { requests, audience: channel(1).0, plain: None };
+        asking.write_all(&line(&AgentRequest::Status).unwrap()).await.unwrap();
+        let answering = async {
+            let Request { ask, reply } = questions.recv().await.unwrap();
+            assert_eq!(ask, AgentRequest::Status);
+            reply.send(AgentReply::Done).unwrap();
+        };
+        tokio::join!(take_all(callers, actor), answering);
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer.as_bytes(), line(&AgentReply::Done).unwrap());
+    }
 }

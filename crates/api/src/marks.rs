@@ -64,3 +64,6 @@ pub const POLICY_HELD: &str = "PolicyHeld";
 
 /// Reason of an event that says that this is over.
 pub const POLICY_ENFORCED: &str = "PolicyEnforced";
+
+/// Reason of an event of a network that stays apart from infra because its addresses are infra's, too.
+pub const INFRA_CONFLICT: &str = "InfraConflict";

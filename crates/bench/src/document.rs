@@ -137,7 +137,9 @@ impl Report {
             page.put(section.title, &format!("{measured}\n\n{}", section.body()));
         }
         let failed = self.failed.iter();
-        let failed = failed.map(|(part, why)| format!("**Not measured:** {part}: {why}"));
+        let failed = failed.map(|(part, why)| {
+            format!("**Not measured:** {part}: {}", why.lines().next().unwrap_or_default())
+        });
         let left_out = self.left_out.iter();
         let left_out =
             left_out.map(|(part, why)| format!("**Left out of a quick run:** {part}: {why}"));
@@ -240,12 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_failed_fails_the_run_and_is_named_on_the_page() {
-        let failed = vec![("dns".into(), "dnsperf is not here".into())];
+    fn a_part_that_failed_fails_the_run_and_is_named_on_the_page_in_one_line() {
+        let failed = vec![("dns".into(), "dnsperf is not here\nand said a lot".into())];
         let report = Report { failed, ..report(Verdict::Met) };
         assert_eq!(report.verdict(), ExitCode::FAILURE);
         let page = report.put_into(Page::default());
-        assert!(page.contains("**Not measured:** dns: dnsperf is not here"), "{page}");
+        assert!(page.contains("**Not measured:** dns: dnsperf is not here\n"), "{page}");
+        assert!(!page.contains("said a lot"), "{page}");
         assert!(page.contains("## Datapath"), "{page}");
     }
 

@@ -215,12 +215,15 @@ impl Run {
                     report.failed.push((part.to_string(), format!("{error:#}")));
                 }
             }
-        }
-        if let Some(path) = &self.document {
-            report.write(path)?;
+            self.keep(&report)?;
         }
         println!("measured in {} s", start.elapsed().as_secs());
         Ok(report.verdict())
+    }
+
+    /// Writes what was measured so far: a run that is stopped keeps it.
+    fn keep(&self, report: &Report) -> Result<()> {
+        self.document.as_ref().map_or(Ok(()), |path| report.write(path))
     }
 
     /// Whether everything is asked for.
@@ -263,7 +266,7 @@ impl Run {
         let Programs { atoll, resolver } = programs;
         let times = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
         match part {
-            Part::Datapath => datapath::measure(self.rounds(31, 240)),
+            Part::Datapath => datapath::measure(self.rounds(31, 180)),
             Part::Counted => counted::measure(times(2, 2)),
             Part::Guard => counted::guard(times(3, 2)),
             Part::Cni => cni::measure(atoll, times(5, 1)),

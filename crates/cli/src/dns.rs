@@ -33,6 +33,9 @@ pub(crate) enum DnsCommand {
 
 /// Whom to ask.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  atoll dns check                what the readiness probe of a DNS pod runs
+  kubectl exec -n NAMESPACE POD -- atoll dns check")]
 pub(crate) struct CheckArgs {
     /// The UDP port that it answers at.
     #[arg(long, default_value_t = 53)]
@@ -41,6 +44,9 @@ pub(crate) struct CheckArgs {
 
 /// Where a DNS pod answers, and what it follows.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  atoll dns serve                what the DNS pods of a network with dns.mode dedicated run
+  atoll dns serve --port 5353")]
 pub(crate) struct ServeArgs {
     /// The UDP and TCP port to answer at, on all addresses of the pod.
     #[arg(long, default_value_t = 53)]

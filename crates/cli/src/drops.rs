@@ -13,7 +13,10 @@ use crate::output::Format;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   atoll drops                    on a node of a cluster
-  atoll drops --lab demo -o json")]
+  atoll drops --lab demo -o json
+  kubectl exec -n atoll-system POD -- atoll drops
+
+POD is the agent of the node; `kubectl get pods -n atoll-system -o wide` lists all.")]
 pub(crate) struct DropsArgs {
     /// The socket of this node's agent.
     #[arg(long, default_value = "/run/atoll/agent.sock")]

@@ -35,6 +35,9 @@ pub(crate) enum PolicyCommand {
 
 /// Of which cluster.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  atoll policy list
+  KUBECONFIG=$(atoll lab kubeconfig) atoll policy list -o json")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     cluster: ClusterArgs,

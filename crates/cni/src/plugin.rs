@@ -106,8 +106,13 @@ fn not_ours(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
 /// Tells the agent of the links that were made, and answers the runtime once pods behind them are
 /// served.
 fn tell_links(socket: &Path, answer: Answer) -> Result<Answer, CniError> {
-    let result = serde_json::from_slice(&answer.output).unwrap_or_default();
-    match tell_made(socket, &Made { plain_links: links_of_node(&result) })? {
+    let plain_links = serde_json::from_slice(&answer.output).map(|it| links_of_node(&it));
+    let plain_links = plain_links.ok().filter(|links| !links.is_empty()).ok_or_else(|| {
+        let said = "the plugin of plain pods named no link of the node, so that the pod's services \
+                    cannot be led; it must be ptp, or another that makes one for each pod";
+        CniError::new(ErrorCode::Decode, said)
+    })?;
+    match tell_made(socket, &Made { plain_links })? {
         AgentReply::Failed(error) => Err(error),
         _ => Ok(answer),
     }
@@ -167,6 +172,17 @@ mod tests {
             {"name": "eth0", "sandbox": "/run/netns/pod"},
         ]);
         json!({"cniVersion": "1.0.0", "interfaces": interfaces})
+    }
+
+    #[test]
+    fn a_result_that_names_no_link_of_the_node_is_refused_with_what_would_be_right() {
+        let nowhere = Path::new("/nowhere/agent.sock");
+        let in_pod = json!({"interfaces": [{"name": "eth0", "sandbox": "/run/netns/pod"}]});
+        for output in [in_pod.to_string(), "{}".into(), "no JSON".into()] {
+            let answer = Answer { output: output.into_bytes(), succeeded: true };
+            let refused = tell_links(nowhere, answer).unwrap_err();
+            assert!(refused.msg.contains("named no link of the node"), "{refused:?}");
+        }
     }
 
     /// What the runtime hears when an agent says this of the links, and what the agent heard.

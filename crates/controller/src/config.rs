@@ -62,6 +62,11 @@ pub struct ControllerConfig {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub admission_address: Option<SocketAddr>,
 
+    /// Seconds that a controller which is told to end goes on answering there: it is asked until everybody
+    /// knows that it ends, and a question without an answer is a pod that is not made.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    pub admission_linger: u64,
+
     /// The namespace of the Service by which the API asks, and of the Secret with the certificate.
     #[arg(long, value_name = "NAMESPACE", default_value = "atoll-system")]
     pub admission_namespace: String,
@@ -103,6 +108,7 @@ impl Default for ControllerConfig {
             dns_image: dns_image(),
             dns_replicas: 2,
             admission_address: None,
+            admission_linger: 3,
             admission_namespace: "atoll-system".to_owned(),
             workers: 32,
         }

@@ -2,7 +2,8 @@
 //!
 //! All of them watch, so that the next one can go on at once. The rule: who could not renew in
 //! time stops before anybody else may begin, by its own clock alone; clocks of different machines
-//! are never compared. (Even two at once would give nothing out twice: see claims.)
+//! are never compared. Who is told to end gives the lease up, and the next one goes on at once.
+//! (Even two at once would give nothing out twice: see claims.)
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,44 +45,85 @@ enum Move {
     Wait,
 }
 
-/// Takes part in the election for ever, and tells the desk when it may hand out work.
-pub(crate) async fn follow(client: Client, namespace: String, desk: Arc<Desk>) {
-    let api = Api::<Lease>::namespaced(client, &namespace);
-    let me = identity();
-    let mut sight = None;
-    let mut held_since: Option<Instant> = None;
-    loop {
-        let asked = Instant::now();
-        match tokio::time::timeout(PACE, step(&api, &me, &mut sight)).await {
-            Ok(Ok(true)) => held_since = Some(asked),
-            Ok(Ok(false)) => held_since = None,
-            Ok(Err(error)) => tracing::warn!(%error, "cannot read or write the lease"),
-            Err(_) => tracing::warn!("the lease was not answered in time"),
+/// One who takes part in the election.
+#[derive(Clone)]
+pub(crate) struct Candidate {
+    api: Api<Lease>,
+    me: String,
+}
+
+impl Candidate {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+        Candidate { api: Api::namespaced(client, namespace), me: identity() }
+    }
+
+    /// Takes part for ever, and tells the desk when it may hand out work.
+    pub(crate) async fn follow(self, desk: Arc<Desk>) {
+        let mut sight = None;
+        let mut held_since: Option<Instant> = None;
+        loop {
+            let asked = Instant::now();
+            match tokio::time::timeout(PACE, self.step(&mut sight)).await {
+                Ok(Ok(true)) => held_since = Some(asked),
+                Ok(Ok(false)) => held_since = None,
+                Ok(Err(error)) => tracing::warn!(%error, "cannot read or write the lease"),
+                Err(_) => tracing::warn!("the lease was not answered in time"),
+            }
+            let leading = held_since.is_some_and(|since| since.elapsed() < RELIANCE);
+            desk.lead(leading);
+            tokio::time::sleep(PACE).await;
         }
-        let leading = held_since.is_some_and(|since| since.elapsed() < RELIANCE);
-        desk.lead(leading);
-        tokio::time::sleep(PACE).await;
+    }
+
+    /// Looks at the lease and makes the next move; says whether it is ours now.
+    async fn step(&self, sight: &mut Option<Sight>) -> Result<bool, Error> {
+        let lease = self.api.get_opt(NAME).await?;
+        let seen = look(sight.take(), lease.as_ref(), Instant::now());
+        let next = judge(lease.as_ref(), &self.me, &seen, Instant::now());
+        *sight = Some(seen);
+        let spec = Some(spec(&self.me));
+        let written = match (next, lease) {
+            (Move::Wait, _) => return Ok(false),
+            (Move::Take, Some(lease)) => self.write(&Lease { spec, ..lease }).await,
+            (Move::Create | Move::Take, _) => {
+                let metadata = ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() };
+                self.api.create(&PostParams::default(), &Lease { metadata, spec }).await
+            }
+        };
+        was_first(written)
+    }
+
+    /// Lets go of the lease where it is ours, so that who comes next need not wait for its end. Only
+    /// once nothing is done any more on the strength of it.
+    pub(crate) async fn give_up(self) {
+        match tokio::time::timeout(PACE, self.let_go()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "cannot give the lease up; it runs out"),
+            Err(_) => tracing::warn!("the lease was not given up in time; it runs out"),
+        }
+    }
+
+    /// A renewal that was on its way may come first, and then it is tried again.
+    async fn let_go(&self) -> Result<(), Error> {
+        loop {
+            let Some(lease) = self.api.get_opt(NAME).await? else { return Ok(()) };
+            if holder(&lease) != Some(self.me.as_str()) {
+                return Ok(());
+            }
+            let spec = Some(LeaseSpec { holder_identity: None, ..spec(&self.me) });
+            if was_first(self.write(&Lease { spec, ..lease }).await)? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn write(&self, lease: &Lease) -> Result<Lease, Error> {
+        self.api.replace(NAME, &PostParams::default(), lease).await
     }
 }
 
-/// Looks at the lease and makes the next move; says whether it is ours now.
-async fn step(api: &Api<Lease>, me: &str, sight: &mut Option<Sight>) -> Result<bool, Error> {
-    let lease = api.get_opt(NAME).await?;
-    let seen = look(sight.take(), lease.as_ref(), Instant::now());
-    let next = judge(lease.as_ref(), me, &seen, Instant::now());
-    *sight = Some(seen);
-    let written = match (next, lease) {
-        (Move::Wait, _) => return Ok(false),
-        (Move::Take, Some(lease)) => {
-            let taken = Lease { spec: Some(spec(me)), ..lease };
-            api.replace(NAME, &PostParams::default(), &taken).await
-        }
-        (Move::Create | Move::Take, _) => {
-            let metadata = ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(spec(me)) };
-            api.create(&PostParams::default(), &lease).await
-        }
-    };
+/// Whether something was written before somebody else wrote.
+fn was_first(written: Result<Lease, Error>) -> Result<bool, Error> {
     match written {
         Ok(_) => Ok(true),
         Err(Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(false),
@@ -100,12 +142,15 @@ fn look(before: Option<Sight>, lease: Option<&Lease>, now: Instant) -> Sight {
 
 fn judge(lease: Option<&Lease>, me: &str, sight: &Sight, now: Instant) -> Move {
     let Some(lease) = lease else { return Move::Create };
-    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     let stale = now.duration_since(sight.since) > DURATION;
-    match holder {
+    match holder(lease) {
         Some(holder) if holder != me && !holder.is_empty() && !stale => Move::Wait,
         Some(_) | None => Move::Take,
     }
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref())
 }
 
 fn spec(me: &str) -> LeaseSpec {

@@ -19,6 +19,7 @@ mod watch;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use kube::Client;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 
 pub use config::ControllerConfig;
 
+use leader::Candidate;
 use reconcile::Desk;
 
 /// Runs the controller until `shutdown` is done.
@@ -35,21 +37,21 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     let desk = Arc::new(Desk::new(&config));
-    let mut tasks = JoinSet::new();
+    let (mut tasks, mut answering) = (JoinSet::new(), JoinSet::new());
     if let Some(address) = config.metrics_address {
         let (listener, desk) = (atoll_metrics::listen(address).await?, desk.clone());
         tasks.spawn(atoll_metrics::serve(listener, move || desk.metrics()));
     }
     if let Some(address) = config.admission_address {
         let namespace = &config.admission_namespace;
-        admission::start(client.clone(), namespace, address, &mut tasks).await?;
+        admission::start(client.clone(), namespace, address, &mut answering).await?;
     }
     watch::start(&client, &desk, &mut tasks);
     tasks.spawn(template::follow(config.template_file(), desk.clone()));
-    match config.lease_namespace.clone() {
-        Some(namespace) => {
-            tasks.spawn(leader::follow(client.clone(), namespace, desk.clone()));
-        }
+    let lease_namespace = config.lease_namespace.as_deref();
+    let candidate = lease_namespace.map(|namespace| Candidate::new(client.clone(), namespace));
+    match candidate.clone() {
+        Some(candidate) => drop(tasks.spawn(candidate.follow(desk.clone()))),
         None => desk.lead(true),
     }
     tasks.spawn(resolvers::follow(client.clone(), config.dns_pods(), desk.clone()));
@@ -59,5 +61,12 @@ pub async fn run(
     shutdown.await;
     desk.lead(false);
     tasks.shutdown().await;
+    if let Some(candidate) = candidate {
+        candidate.give_up().await;
+    }
+    if !answering.is_empty() {
+        tokio::time::sleep(Duration::from_secs(config.admission_linger)).await;
+        answering.shutdown().await;
+    }
     Ok(())
 }

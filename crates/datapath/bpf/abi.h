@@ -182,7 +182,9 @@ struct first_fragment {
 	__be16 destination_port;
 	__u16 extent; /* how many bytes of the datagram it had */
 	__u8 protocol;
-	__u8 reserved[9];
+	__u8 reserved;
+	__be32 number; /* under which its parts go on, or zero: their own */
+	__u8 unused[4];
 };
 
 /* What was decided about a connection, and at which generation of its network. What every packet
@@ -195,7 +197,7 @@ struct connection {
 	struct place low;
 	struct place high;
 	__u64 last_seen;     /* nanoseconds of the monotonic clock, to the second */
-	struct address node; /* of the end that is on another one */
+	struct address node; /* of the end that is on another one; or who wears a mask */
 	__u64 opened;	     /* nanoseconds of the monotonic clock */
 	union {
 		__u32 egress_rule; /* what let it leave its opener; zero: nobody was asked */
@@ -204,6 +206,7 @@ struct connection {
 	union {
 		__u32 ingress_rule; /* what let it reach the other end, likewise */
 		__u32 chosen;	    /* of ACROSS: as `backend` of a service */
+		__u32 mask; /* of KIND_OUTSIDE: the port of the client's mask (mask.h), or zero */
 	};
 	union {
 		struct address nat_address;
@@ -212,7 +215,7 @@ struct connection {
 	__be16 nat_port;
 	union {
 		__u16 backend;	  /* of a service: its place among those of the service */
-		__be16 near_port; /* of ACROSS: the port of the service's address */
+		__be16 near_port; /* of ACROSS: the port of the service's address; or as `node` */
 	};
 	__u32 turn; /* its place in the ring of its network */
 };
@@ -297,6 +300,7 @@ enum drop_reason {
 	DROP_NAT_PORTS_SPENT = 31,
 	DROP_NOT_SERVED = 32,
 	DROP_SOURCE_REFUSED = 33,
+	DROP_TOO_MANY_QUESTIONS = 34,
 };
 
 /* What every pod sees as its gateway, in every network. */

@@ -116,6 +116,8 @@ static __always_inline verdict judge_across(struct __sk_buff *skb, struct work *
 	work->flow.destination = work->to.address;
 	work->flow.transport.destination_port = work->to.port;
 	judged = take_across_port(work);
+	if (judged == FINE && work->flow.transport.part != PART_WHOLE)
+		judged = take_number(work);
 	if (judged != FINE)
 		return judged;
 	copy_flow(&work->out, &work->flow);
@@ -131,7 +133,7 @@ static __noinline int hand_across(struct __sk_buff *skb)
 
 	if (!work || !work->destination.place.ifindex)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
-	if (work->is_translated && rewrite(skb))
+	if (work->is_translated && (rewrite(skb) || renumber(skb, work)))
 		return drop(skb, work->wire.network, DROP_KERNEL_REFUSED);
 	eth = frame_start(skb, sizeof(*eth));
 	if (!eth)
@@ -151,6 +153,8 @@ __noinline int take_across(struct __sk_buff *skb)
 	if (!work)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	judged = judge_across(skb, work);
+	if (judged == FINE && work->wire.transport.part == PART_FIRST)
+		judged = remember_as_it_came(work);
 	if (judged != FINE)
 		return drop(skb, work->wire.network, judged);
 	return hand_across(skb);
@@ -301,6 +305,8 @@ static __always_inline int answer_across(struct __sk_buff *skb, struct work *wor
 		return drop(skb, work->wire.network, judged);
 	note(skb, &work->flow, known, from_high, work->now);
 	keep_lead_across(work, known->state);
+	if (work->flow.transport.part == PART_FIRST && remember_first(work) != FINE)
+		return drop(skb, work->wire.network, DROP_CONNECTIONS_EXHAUSTED);
 	return GO_BACK;
 }
 
@@ -351,7 +357,22 @@ static __noinline int error_across(struct __sk_buff *skb, struct work *work)
 /* Whether the packet may belong to a connection between two networks that is known. */
 static __always_inline bool may_be_across(const struct connection *known, const struct flow *flow)
 {
-	return known ? known->flags & CONNECTION_ACROSS : is_whole_error(&flow->transport);
+	return known ? known->flags & CONNECTION_ACROSS :
+		       is_whole_error(&flow->transport) || flow->transport.part != PART_WHOLE;
+}
+
+/* The connection of the packet as it came, if it is between two networks. A later part of a datagram gets
+ * the ports of its first. */
+static __noinline struct connection *find_across(struct work *work)
+{
+	struct flow *wire = &work->wire;
+	struct connection *known;
+
+	if (wire->transport.part == PART_LATER && !find_first(wire, work, 0))
+		return NULL;
+	name_connection(&work->key, wire, is_higher(wire));
+	known = connection_at(&work->key);
+	return known && known->flags & CONNECTION_ACROSS ? known : NULL;
 }
 
 /* What becomes of such a packet; GO_BACK or GO_HERE where it goes to work->destination with the ends of
@@ -365,11 +386,15 @@ __noinline int pass_across(struct __sk_buff *skb)
 		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	if (is_whole_error(&work->wire.transport))
 		return error_across(skb, work);
-	name_connection(&work->key, &work->wire, is_higher(&work->wire));
-	known = connection_at(&work->key);
-	if (!known || !(known->flags & CONNECTION_ACROSS))
+	known = find_across(work);
+	if (!known)
 		return GO_ON;
 	if (known->flags & CONNECTION_LEADS_ON)
-		return follow_across(skb, work, known);
-	return known->flags & CONNECTION_TRANSLATED ? answer_across(skb, work, known) : GO_ON;
+		return work->wire.transport.part == PART_WHOLE ? follow_across(skb, work, known) :
+								 GO_ON;
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return GO_ON;
+	if (work->wire.transport.part == PART_LATER && work->wire.transport.offset < work->extent)
+		return drop(skb, work->wire.network, DROP_OVERLAPPING_FRAGMENT);
+	return answer_across(skb, work, known);
 }

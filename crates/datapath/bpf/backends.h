@@ -16,6 +16,8 @@ struct translation {
 	__u8 is_kept;	 /* before the call: the backend of a connection that goes on is given */
 	__u8 side;	 /* before the call: enum side */
 	__u8 is_free;	 /* nobody has a connection between the client and the backend */
+	__u8 is_masked;	 /* before the call: the client gets another port before the backend */
+	__u8 reserved[3];
 };
 
 static __always_inline struct service *service_of(const struct flow *flow, __u8 side)

@@ -11,3 +11,4 @@ volatile const __u32 POD_MTU = 0;
 volatile const __u32 NODE_IFINDEX = 0;
 volatile const __u32 UPLINK_IFINDEX = 0;
 volatile const __u32 OVERLAY_PORT = 0;
+volatile const __u64 QUESTION_NANOS = 0; /* one question of a pod to a resolver in so long */

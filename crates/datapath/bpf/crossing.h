@@ -58,7 +58,7 @@ static __always_inline void recall_across(struct work *work, const struct connec
 }
 
 /* The backend is in another network: the packet stays as it is for now, and goes to who has the
- * backend. Parts of datagrams would have one sender for all clients, and be taken for each other's. */
+ * backend. */
 static __noinline verdict lead_across(struct work *work)
 {
 	struct endpoint *to = endpoint_of(work->to.network, &work->to.address);
@@ -66,8 +66,6 @@ static __noinline verdict lead_across(struct work *work)
 	work->to.is_service = 0;
 	if (!to)
 		return DROP_NO_BACKEND;
-	if (work->flow.transport.part != PART_WHOLE)
-		return DROP_NO_CONNECTION;
 	note_client(work, to->ifindex ? ACROSS_HERE : ACROSS_THERE);
 	note_end(&work->destination, to);
 	return FINE;

@@ -243,6 +243,16 @@ static __always_inline bool is_against_a_lead(const struct connection *known,
 	       !is_over(known, work->flow.transport.protocol, work->now);
 }
 
+/* A connection takes the place of one that went another way, where that gives way. */
+static __always_inline verdict take_over(struct work *work, const struct connection *known,
+					 bool from_high)
+{
+	if (work->across || work->outside || !gives_way(known, &work->flow.transport, from_high))
+		return DROP_NO_CONNECTION;
+	forget_lead(work, known);
+	return begin(work);
+}
+
 static __always_inline verdict find_connection(struct work *work)
 {
 	bool from_high = is_higher(&work->flow);
@@ -254,8 +264,9 @@ static __always_inline verdict find_connection(struct work *work)
 		return DROP_NO_CONNECTION;
 	if (!known || !is_alive(known, &work->flow, work))
 		return begin(work);
-	if (is_by_another_way(known, work, from_high) ||
-	    is_against_its_way(known, &work->flow.transport, from_high))
+	if (is_by_another_way(known, work, from_high))
+		return take_over(work, known, from_high);
+	if (is_against_its_way(known, &work->flow.transport, from_high))
 		return DROP_NO_CONNECTION;
 	if (!is_settled(known, work))
 		renew(work, known, from_high);
@@ -287,7 +298,9 @@ static __always_inline void settle(struct connection *entry, const struct work *
 {
 	entry->low = from_high ? work->destination.place : work->source.place;
 	entry->high = from_high ? work->source.place : work->destination.place;
-	entry->node = work->source.place.ifindex ? work->destination.node : work->source.node;
+	entry->node = work->is_masked		   ? work->client :
+		      work->source.place.ifindex ? work->destination.node :
+						   work->source.node;
 	if (work->across) {
 		note_crossing(entry, work);
 	} else {
@@ -354,6 +367,7 @@ static __always_inline verdict open(struct __sk_buff *skb, struct work *work)
 		fresh->flags |= CONNECTION_OUTSIDE;
 		fresh->nat_address = work->face.address;
 		fresh->nat_port = work->face.port;
+		fresh->near_port = work->is_masked ? work->client_port : 0;
 	}
 	settle(fresh, work, from_high);
 	judged = put_in(work, is_new(work));

@@ -3,12 +3,13 @@
  * address (a node port) or at one that the node answers for (a load balancer's).
  *
  * The rules: a port leads to a service of one network, and the client is known to its pods, and to
- * their policy, by its own address. Who has an address that is the network's own cannot come in: its
- * answers would stay inside. Where nobody takes a connection to the node's own address, the packet is
- * left to the node, whose stack refuses it at once. What comes to an address that is there for a
- * network never reaches the node's stack: it is served, refused or dropped here (refuse_outside.h). */
+ * their policy, by its own address. Who has an address that is the network's own comes in with a mask
+ * (mask.h). Where nobody takes a connection to the node's own address, the packet is left to the node,
+ * whose stack refuses it at once. What comes to an address that is there for a network never reaches
+ * the node's stack: it is served, refused or dropped here (refuse_outside.h). */
 #pragma once
 
+#include "mask.h"
 #include "outside.h"
 #include "service.h"
 #include "work.h"
@@ -84,7 +85,8 @@ static __noinline int find_entrance(struct work *work)
 	flow->table = entrance->table;
 	if (held)
 		judged = check_held(work);
-	if (judged == FINE && reason_closed(key.network, &flow->source) != FINE)
+	work->is_masked = needs_mask(key.network, &flow->source);
+	if (judged == FINE && work->is_masked && !flow->transport.source_port)
 		judged = held ? DROP_SOURCE_REFUSED : THE_NODES;
 	work->face.address = flow->destination;
 	work->face.port = flow->transport.destination_port;
@@ -98,13 +100,15 @@ static __noinline int lead_in(struct work *work)
 {
 	struct flow *flow = &work->flow;
 
-	work->to = (struct translation){ .side = SIDE_OUTSIDE };
+	work->to = (struct translation){ .side = SIDE_OUTSIDE, .is_masked = work->is_masked };
 	if (choose_backend(flow, &work->to) != FINE || !work->to.is_service)
 		return work->is_held ? DROP_NO_BACKEND : THE_NODES;
 	flow->destination = work->to.address;
 	flow->transport.destination_port = work->to.port;
 	work->entered_at = work->to.place;
 	work->to = (struct translation){};
+	if (work->is_masked && put_on_mask(work) != FINE)
+		return DROP_NAT_PORTS_SPENT;
 	copy_flow(&work->out, flow);
 	work->outside = OUTSIDE_SENDER;
 	work->may_enter = 1;

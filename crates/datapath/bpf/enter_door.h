@@ -2,15 +2,18 @@
 /* The ways from a pod to the agent of its node: a question to one of its network's resolvers, a
  * connection to a service of the cluster's own, and the pod's part in a probe of the agent.
  *
- * The rule: nothing else of a pod reaches the node, and a pod opens nothing towards the prober. The
+ * The rule: nothing else of a pod reaches the agent, and a pod opens nothing towards the prober. The
  * source becomes the alias of the pod's interface, by which the agent knows the pod whatever address
- * it has. */
+ * it has. Of questions, no pod sends so many that they would fill the queue which it shares with all
+ * others. */
 #pragma once
 
 #include "alias.h"
 #include "flow.h"
 #include "constants.h"
 #include "drops.h"
+#include "questions.h"
+#include "to_node.h"
 #include "translate.h"
 #include "work.h"
 
@@ -29,16 +32,6 @@ static __always_inline __u32 door_to(const struct address *of, const struct addr
 	if (same_address(&of[0], destination))
 		return 0;
 	return same_address(&of[1], destination) ? 1 : NO_WAY;
-}
-
-static __always_inline int to_node(struct __sk_buff *skb)
-{
-	const struct {
-		__u8 to[ETH_ALEN], from[ETH_ALEN];
-	} macs = { .to = NODE_MAC, .from = GATEWAY_MAC };
-
-	bpf_skb_store_bytes(skb, 0, &macs, sizeof(macs), 0);
-	return bpf_redirect(NODE_IFINDEX, BPF_F_INGRESS);
 }
 
 static __always_inline void ask_resolver(const struct flow *flow, const struct interface *own,
@@ -104,12 +97,15 @@ static __noinline int find_way_in(const struct flow *flow, const struct interfac
 	return 0;
 }
 
-/* What policy says to a question. The agent is no pod: rules know it by the door's address. Each
- * packet is asked about, since a question leaves no connection. What a pod answers to probes of its
- * own node is not: no policy stands between the two. */
-static __always_inline verdict may_ask(const struct flow *flow, const struct way_in *way)
+/* What policy says to a question, and then the budget of who asks. The agent is no pod: rules know it
+ * by the door's address. Each packet is asked about, since a question leaves no connection. What a pod
+ * answers to probes of its own node is not: no policy stands between the two. */
+static __always_inline verdict may_ask(const struct __sk_buff *skb, const struct interface *own,
+				       const struct flow *flow, const struct way_in *way)
 {
 	struct work *work = work_at_hand();
+	verdict judged;
+	__u32 count;
 
 	if (way->door == PROBER)
 		return FINE;
@@ -124,7 +120,12 @@ static __always_inline verdict may_ask(const struct flow *flow, const struct way
 		.opener_is_here = 1,
 		.other_is_outside = 1,
 	};
-	return judge_policy(&work->question);
+	judged = judge_policy(&work->question);
+	if (judged != FINE || way->door >= DOORS)
+		return judged;
+	count = questions_in(skb, &flow->transport);
+	return !count || spend_questions(own->slot, work->now, count) ? FINE :
+									DROP_TOO_MANY_QUESTIONS;
 }
 
 static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,
@@ -137,7 +138,7 @@ static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *o
 	find_way_in(flow, own, false, &way);
 	if (way.door == NO_WAY)
 		return GO_ON;
-	judged = may_ask(flow, &way);
+	judged = may_ask(skb, own, flow, &way);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	was = (struct ipv4_ends){ .source = ipv4_of(&flow->source),
@@ -160,7 +161,7 @@ static __noinline int enter_door_ipv6(struct __sk_buff *skb, struct interface *o
 	find_way_in(flow, own, true, &way);
 	if (way.door == NO_WAY)
 		return GO_ON;
-	judged = may_ask(flow, &way);
+	judged = may_ask(skb, own, flow, &way);
 	if (judged != FINE)
 		return drop(skb, own->network, judged);
 	was = (struct ipv6_ends){ .source = flow->source, .destination = flow->destination };

@@ -49,6 +49,27 @@ static __always_inline struct connection *known_outside(struct work *work, bool 
 		       NULL;
 }
 
+/* Whether the error at hand, which was read, is about a packet to the outside that left by the node that
+ * sent this. Whoever it comes from, it opens nothing. */
+static __noinline bool error_came_in_there(struct work *work)
+{
+	const struct flow *quoted = &work->quote;
+	struct connection *known;
+
+	name_connection(&work->key, quoted, is_higher(quoted));
+	known = connection_at(&work->key);
+	return known && known->flags & CONNECTION_OUTSIDE &&
+	       same_address(&known->node, &work->node.address);
+}
+
+/* The packet's sender is outside, behind the node that sent it. */
+static __always_inline void note_sender_outside(struct work *work)
+{
+	__builtin_memset(&work->source, 0, sizeof(work->source));
+	work->source.node = work->node.address;
+	work->outside = OUTSIDE_SENDER;
+}
+
 /* Whether the sender, who is no pod, may have come in by the node that sent this: the network has
  * services that the outside reaches, or a pod called the sender by that node; the address can be no
  * pod's, and a connection that is there came in, or left, by the same node. */
@@ -58,8 +79,12 @@ static __noinline bool came_in_there(struct work *work)
 	struct connection *known;
 	bool from_high;
 
-	if (work->flow.transport.part == PART_LATER)
-		find_first(&work->flow, work, 0);
+	if (work->is_quoting) {
+		if (!error_came_in_there(work))
+			return false;
+		note_sender_outside(work);
+		return true;
+	}
 	from_high = is_higher(&work->flow);
 	known = known_outside(work, from_high);
 	if (known && !same_address(&known->node, &work->node.address))
@@ -70,9 +95,7 @@ static __noinline bool came_in_there(struct work *work)
 		return false;
 	if (reason_closed(work->flow.network, &work->flow.source) != FINE)
 		return false;
-	__builtin_memset(&work->source, 0, sizeof(work->source));
-	work->source.node = work->node.address;
-	work->outside = OUTSIDE_SENDER;
+	note_sender_outside(work);
 	return true;
 }
 
@@ -80,10 +103,12 @@ static __noinline bool came_in_there(struct work *work)
  * it. */
 static __noinline bool answers_across(struct work *work)
 {
-	const struct flow *flow = &work->flow;
+	struct flow *flow = &work->flow;
 	struct connection *known;
 	struct endpoint *from;
 
+	if (flow->transport.part == PART_LATER)
+		find_first(flow, work, 0);
 	name_connection(&work->key, flow, is_higher(flow));
 	known = connection_at(&work->key);
 	if (!known || !(known->flags & CONNECTION_ACROSS) || known->flags & OF_SERVICE ||
@@ -106,7 +131,12 @@ static __always_inline bool leads_across(struct work *work)
 	const struct transport *t = &work->flow.transport;
 
 	work->to = (struct translation){ .side = SIDE_BACKENDS };
-	if (t->part != PART_WHOLE || !can_be_served(t))
+	if (t->part == PART_LATER) {
+		if (!find_first(&work->flow, work, 0))
+			return false;
+		work->wire.transport = work->flow.transport;
+	}
+	if (!can_be_served(t))
 		return false;
 	recall_backend(work);
 	if (choose_backend(&work->flow, &work->to) != FINE || !work->to.is_service ||
@@ -153,6 +183,7 @@ __noinline int slow_from_overlay(struct __sk_buff *skb)
 
 	if (!work || !bpf_map_lookup_elem(&peers, &work->node))
 		return drop(skb, NO_NETWORK, DROP_OVERLAY_STRANGER);
+	work->is_quoting = is_whole_error(&work->flow.transport) && read_error(skb, work);
 	judged = find_ends(work);
 	if (judged == DROP_NO_ENDPOINT && work->outside == OUTSIDE_NOBODY) {
 		int action = leads_across(work) ? GO_ACROSS : answer_outside(skb);

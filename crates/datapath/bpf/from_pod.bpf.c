@@ -39,8 +39,7 @@ static __noinline int refuse_too_big(struct __sk_buff *skb, struct interface *ow
 /* Nobody in the network has the address: it is the gateway's, or a door's, or GO_ON to the outside. */
 static __noinline int to_nobody(struct __sk_buff *skb, struct interface *own, struct flow *flow)
 {
-	struct address gateway = is_mapped(&flow->source) ? ipv4_mapped(gateway_ipv4()) :
-							    gateway_ipv6();
+	struct address gateway = gateway_like(&flow->source);
 
 	if (!same_address(&flow->destination, &gateway) ||
 	    flow->transport.part != PART_WHOLE || !is_icmp(flow->transport.protocol))

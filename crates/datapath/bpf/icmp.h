@@ -57,6 +57,12 @@ static __always_inline struct address gateway_ipv6(void)
 	return ipv6_address((const void *)bytes);
 }
 
+/* The gateway in the family of `ip`. */
+static __always_inline struct address gateway_like(const struct address *ip)
+{
+	return is_mapped(ip) ? ipv4_mapped(gateway_ipv4()) : gateway_ipv6();
+}
+
 /* A frame from the gateway to the pod behind `own`. */
 static __always_inline void address_to_pod(struct ethhdr *eth, const struct interface *own,
 					   __be16 protocol)

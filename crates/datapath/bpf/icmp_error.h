@@ -67,7 +67,8 @@ static __noinline void speak_to_backend(struct __sk_buff *skb, struct work *work
 	work->is_translated = 1;
 }
 
-/* An error speaks of a packet that its receiver sent, and comes from where that packet went. */
+/* An error speaks of a packet that its receiver sent, and comes from where that packet went. One from
+ * outside may be a router's: it came from the node that speaks for the other end. */
 static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, __u64 since)
 {
 	struct flow *flow = &work->flow, *quoted = &work->quote;
@@ -77,7 +78,8 @@ static __noinline verdict check_error(struct __sk_buff *skb, struct work *work, 
 	if (!work->is_translated && !read_error(skb, work))
 		return DROP_UNRELATED_ICMP;
 	if (!same_address(&quoted->source, &flow->destination) ||
-	    !same_address(&quoted->destination, &flow->source))
+	    (work->outside != OUTSIDE_SENDER &&
+	     !same_address(&quoted->destination, &flow->source)))
 		return DROP_UNRELATED_ICMP;
 	name_connection(&work->key, quoted, is_higher(quoted));
 	known = connection_at(&work->key);

@@ -95,6 +95,10 @@ static long follow_extension(__u32 index __attribute__((unused)), void *context)
 		walk->id = start.id;
 		walk->offset = bpf_ntohs(start.place) & 0xfff8;
 		walk->more = bpf_ntohs(start.place) & 1;
+		/* What is parted begins with its protocol: nobody parts what is a part already, and what
+		 * the first part has is counted from there. */
+		if (!walk->offset && is_extension(start.next))
+			return 1;
 	}
 	walk->header = start.next;
 	/* What follows a later fragment's header is payload. */

@@ -12,6 +12,7 @@
 #include "constants.h"
 #include "decide.h"
 #include "drops.h"
+#include "infra.h"
 #include "send_outside.h"
 
 /* How many ports are tried for one that is free towards the same end. */
@@ -57,7 +58,7 @@ static __noinline bool find_exit_here(struct work *work)
 	return !is_none(&work->out.source) && work->ports;
 }
 
-/* Where the packet leaves, if it may at all. */
+/* Where the packet leaves for the outside, if it may at all. */
 static __noinline verdict find_exit(struct work *work)
 {
 	verdict closed;
@@ -66,6 +67,19 @@ static __noinline verdict find_exit(struct work *work)
 		return DROP_NO_ENDPOINT;
 	closed = reason_closed(work->flow.network, &work->flow.destination);
 	return closed == FINE ? reason_closed(NO_NETWORK, &work->flow.destination) : closed;
+}
+
+/* And where it leaves, if for a node or a pod of no tenant. */
+static __always_inline verdict find_any_exit(struct __sk_buff *skb, struct work *work)
+{
+	verdict judged = find_exit(work);
+
+	if (judged == FINE)
+		return FINE;
+	judged = find_infra(work, judged);
+	if (judged == FINE && work->destination.place.ifindex == NODE_IFINDEX && leads_out(skb, work))
+		return DROP_NO_ENDPOINT;
+	return judged;
 }
 
 struct port_search {
@@ -134,7 +148,10 @@ static __noinline verdict take_face(struct work *work)
 static __always_inline verdict check_outcome(const struct work *work)
 {
 	const struct transport *t = &work->flow.transport;
+	verdict judged = check_sum(t);
 
+	if (judged != FINE)
+		return judged;
 	if (work->outcome == OUTCOME_PASS)
 		return is_icmp(t->protocol) ? DROP_UNRELATED_ICMP : DROP_NO_CONNECTION;
 	if (work->outcome == OUTCOME_OPEN && !is_opening(t) && (breaks_off(t) || is_last_word(t)))
@@ -144,7 +161,7 @@ static __always_inline verdict check_outcome(const struct work *work)
 
 static __always_inline verdict judge_leaving(struct __sk_buff *skb, struct work *work)
 {
-	verdict judged = find_exit(work);
+	verdict judged = find_any_exit(skb, work);
 
 	if (judged == FINE)
 		judged = identify(skb);

@@ -41,6 +41,13 @@ static __always_inline verdict reason_closed(__u32 network, const struct address
 	return closed ? closed->reason : FINE;
 }
 
+/* A face changes ports, which the checksum of SCTP covers; nobody can make it from a part of the
+ * packet. A verdict. */
+static __always_inline verdict check_sum(const struct transport *t)
+{
+	return t->protocol == SCTP_PROTOCOL && t->part != PART_WHOLE ? DROP_NO_CONNECTION : FINE;
+}
+
 /* An echo has its id in the place of a port, and in ICMP no address is in the checksum. */
 static __noinline long rewrite_echo(struct __sk_buff *skb, struct flow *from, struct flow *to)
 {

@@ -82,3 +82,24 @@ struct closed_key {
 struct closed {
 	__u32 reason; /* enum drop_reason */
 };
+
+/* Where nodes and the pods of no tenant are, as seen from this node. */
+enum infra_place {
+	INFRA_NOWHERE, /* whoever is there is closed to all */
+	INFRA_HERE,    /* this node itself, and its pods */
+	INFRA_THERE,
+};
+
+struct infra_key {
+	__u32 prefix; /* how many bits of the rest count */
+	struct address address;
+};
+
+struct infra {
+	__u16 place; /* enum infra_place */
+	__u16 is_node; /* and no pod */
+};
+
+/* The ports that Kubernetes gives to services at nodes. */
+#define FIRST_NODE_PORT 30000
+#define LAST_NODE_PORT 32767

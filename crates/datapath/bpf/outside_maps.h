@@ -74,3 +74,23 @@ struct {
 	__type(key, struct closed_key);
 	__type(value, struct closed);
 } outside_closed SEC(".maps");
+
+/* Nodes, and the pods of no tenant. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct infra_key);
+	__type(value, struct infra);
+} infra_ranges SEC(".maps");
+
+/* The networks of this node whose pods reach them, and what they leave by. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_INTERFACES);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct egress_key);
+	__type(value, struct egress);
+} infra_exits SEC(".maps");

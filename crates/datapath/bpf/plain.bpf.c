@@ -2,16 +2,15 @@
 /* The services of plain pods, those of no tenant, on nodes without kube-proxy: at the host side of a
  * pod's pair, in both directions. Routing is the node's own, before and after.
  *
- * The rules: what is to no service and answers none passes as it is. What is to a service that nobody
+ * The rules: what is to no service and answers none passes as it is, but nothing to where nodes hear each
+ * other: whoever can send with a node's address would be believed there, in every network. What is to a service that nobody
  * stands behind is refused at once. A stream stays with its backend, whatever becomes of the service; a
  * datagram goes there for as long as the service has it. Backends see their client's own address; a pod
  * that is its own backend sees the service's. Nothing of a tenant is known here. */
-#include "plain_ways.h"
+#include "plain_choice.h"
 #include "quote.h"
 #include "refuse_sender.h"
 
-/* How many backends are tried for one that the client does not speak with from the same port. */
-#define PLAIN_TRIES 4
 #define ICMP_CHECKSUM 2
 
 /* The mark of a refusal on its way back, which has the ends of an answer and is none. */
@@ -51,67 +50,6 @@ static __always_inline bool is_taken(struct plain_room *room)
 		return false;
 	return known->flags & PLAIN_STRAIGHT || known->source_port != room->answer.source_port ||
 	       !same_address(&known->source, &room->answer.source);
-}
-
-/* A backend for a client that has none, by its slot or one further on. Unrolled, as in service.h. */
-static __always_inline bool choose_anew(const struct service *service, struct plain_room *room)
-{
-	__u32 slot = hash_of(&room->flow, service->id);
-
-#pragma clang loop unroll(full)
-	for (__u32 attempt = 0; attempt < PLAIN_TRIES; attempt++) {
-		if (lead_by_slot(service, slot + attempt * 0x9e3779b1, &room->to) &&
-		    !is_taken(room))
-			return true;
-	}
-	return false;
-}
-
-/* A client that was here before is led to the same backend, if it comes back in time. */
-static __always_inline bool choose_again(const struct service *service, struct plain_room *room)
-{
-	struct affinity *known = bpf_map_lookup_elem(&service_affinity, &room->client);
-
-	if (!known || passed(known->seen, room->now) > SECONDS((__u64)service->affinity))
-		return false;
-	return lead_to(service, known->place, &room->to) && room->to.port == known->port &&
-	       same_address(&room->to.address, &known->address) && !is_taken(room);
-}
-
-static __noinline bool choose_together(struct service *service, struct plain_room *room)
-{
-	room->client.service = service->id;
-	room->client.client = room->flow.source;
-	if (!choose_again(service, room) && !choose_anew(service, room))
-		return false;
-	__builtin_memset(&room->known, 0, sizeof(room->known));
-	room->known.seen = room->now;
-	room->known.address = room->to.address;
-	room->known.port = room->to.port;
-	room->known.place = room->to.place;
-	bpf_map_update_elem(&service_affinity, &room->client, &room->known, BPF_ANY);
-	return true;
-}
-
-/* Whether the way that is known leads to a backend that the service still has. */
-static __always_inline bool keeps(const struct service *service, const struct plain_way *known,
-				  struct plain_room *room)
-{
-	room->to.network = PLAIN_NETWORK;
-	room->to.address = known->destination;
-	room->to.port = known->destination_port;
-	room->to.place = known->place;
-	return still_has(service, &room->to);
-}
-
-static __noinline bool choose(struct service *service, struct plain_way *known,
-			      struct plain_room *room)
-{
-	if (known && keeps(service, known, room) && !is_taken(room))
-		return true;
-	if (!service->slots)
-		return false;
-	return service->affinity ? choose_together(service, room) : choose_anew(service, room);
 }
 
 /* Writes down both ways of a connection. */
@@ -200,22 +138,31 @@ static __noinline int go_straight(struct __sk_buff *skb, struct plain_room *room
 	return PASS;
 }
 
-static __always_inline bool is_opening_stream(const struct transport *t)
-{
-	return t->protocol == TCP_PROTOCOL && is_opening(t);
-}
-
-/* Whether a packet goes a known way without asking whether the service still has its backend. */
-static __always_inline bool is_settled(const struct plain_way *known, const struct transport *t)
-{
-	return known->flags & PLAIN_ANSWER ||
-	       (t->protocol == TCP_PROTOCOL && !is_opening_stream(t));
-}
-
 /* Whether a packet that no service leads may change what is remembered. */
 static __always_inline bool is_telling(const struct transport *t)
 {
 	return is_opening(t) || ends(t);
+}
+
+/* Only the first part of a datagram has its port, and without it no other is anything. */
+static __always_inline bool is_to_tunnel(const struct transport *t)
+{
+	return t->part != PART_LATER && is_at_tunnel(t->protocol, t->destination_port);
+}
+
+/* Whether a frame has a tag behind its first one. The kernel takes off all that say nothing, those behind
+ * the first after its filters have looked, and then it could be a packet to there. */
+static __always_inline bool is_tagged_twice(const struct __sk_buff *skb)
+{
+	return skb->vlan_present && (skb->protocol == bpf_htons(ETH_P_8021Q) ||
+				     skb->protocol == bpf_htons(ETH_P_8021AD));
+}
+
+/* Whether a packet that cannot be read has more extension headers than are followed. It could be to
+ * there, too. */
+static __always_inline bool hides_its_port(struct __sk_buff *skb, const struct transport *t)
+{
+	return skb->protocol == bpf_htons(ETH_P_IPV6) && is_extension(t->protocol);
 }
 
 SEC("classifier")
@@ -225,9 +172,15 @@ int from_plain(struct __sk_buff *skb)
 	struct plain_way *known;
 	struct service *service;
 
-	if (!room || !read_packet(skb, &room->flow))
+	if (is_tagged_twice(skb))
+		return TC_ACT_SHOT;
+	if (!room)
 		return PASS;
-	if (!has_plain_ports(&room->flow.transport))
+	if (!read_packet(skb, &room->flow))
+		return hides_its_port(skb, &room->flow.transport) ? TC_ACT_SHOT : PASS;
+	if (is_to_tunnel(&room->flow.transport))
+		return TC_ACT_SHOT;
+	if (!can_be_served(&room->flow.transport))
 		return PASS;
 	if (room->flow.transport.part == PART_LATER)
 		return follow_first(skb, room, PLAIN_PART_SENT);
@@ -256,7 +209,7 @@ static __noinline bool is_of_service(struct __sk_buff *skb, struct plain_room *r
 	*quoted = (struct flow){ .network = PLAIN_NETWORK };
 	judged = flow->transport.protocol == ICMP_PROTOCOL ? read_quote_ipv4(skb, flow, quoted) :
 							     read_quote_ipv6(skb, flow, quoted);
-	if (judged != FINE || !has_plain_ports(&quoted->transport) ||
+	if (judged != FINE || !can_be_served(&quoted->transport) ||
 	    !read_quoted_ports(skb, &quoted->transport))
 		return false;
 	room->way.source = quoted->source;
@@ -322,7 +275,7 @@ int to_plain(struct __sk_buff *skb)
 		return PASS;
 	if (is_whole_error(&room->flow.transport))
 		return error_to_plain(skb, room);
-	if (!has_plain_ports(&room->flow.transport))
+	if (!can_be_served(&room->flow.transport))
 		return PASS;
 	if (room->flow.transport.part == PART_LATER)
 		return follow_first(skb, room, PLAIN_PART_RECEIVED);

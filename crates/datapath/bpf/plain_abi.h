@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the programs of plain pods remember; the Rust side is crates/abi. Their services are in maps of
- * the same form as tenants' (service_abi.h), which are theirs alone. */
+/* What the programs of plain pods, and of the node's own processes, remember; the Rust side is crates/abi.
+ * Their services are in maps of the same form as tenants' (service_abi.h), which are theirs alone. */
 #pragma once
 
 #include "abi.h"
@@ -25,6 +25,10 @@ enum plain_kind {
 	PLAIN_RECEIVED = 1, /* by one */
 	PLAIN_PART_SENT = 2,
 	PLAIN_PART_RECEIVED = 3,
+	PLAIN_CAME = 4, /* by the uplink */
+	PLAIN_GOES = 5, /* by it */
+	PLAIN_PART_CAME = 6,
+	PLAIN_PART_GOES = 7,
 };
 
 /* Goes on as it came; remembered, so that nobody else's packets are taken for it. */
@@ -33,7 +37,7 @@ enum plain_kind {
 #define PLAIN_ENDED 2
 /* Goes back to the pod that sent it. */
 #define PLAIN_TO_ITSELF 4
-/* Answers one that did. */
+/* Answers one that did; at the uplink, answers one that was led. */
 #define PLAIN_ANSWER 8
 
 /* The ends with which a packet goes on. Both addresses lie side by side, as in a header. */
@@ -46,4 +50,19 @@ struct plain_way {
 	__u16 place; /* of the backend among those of its service */
 	__u8 flags;
 	__u8 reserved;
+};
+
+/* A socket of the node, and one whom it speaks with. */
+struct node_front_key {
+	__u64 socket;
+	struct address address;
+	__be16 port;
+	__u8 reserved[6];
+};
+
+/* The service by which it does: whom the process takes the other one for. */
+struct node_front {
+	struct address address;
+	__be16 port;
+	__u8 reserved[2];
 };

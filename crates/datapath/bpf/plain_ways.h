@@ -11,10 +11,15 @@
 
 #include "backends.h"
 #include "plain_abi.h"
+#include "sctp.h"
 #include "signs.h"
-#include "translate.h"
 
 #define PLAIN_SEEN_AGAIN SECONDS(1)
+
+/* Whoever includes this may keep ways of its own, apart from those of pods. */
+#ifndef PLAIN_WAYS
+#define PLAIN_WAYS plain_ways
+#endif
 
 /* Nothing of ours: the packet goes on as it is, and whoever else looks at packets here does so. */
 #define PASS TC_ACT_UNSPEC
@@ -25,7 +30,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, struct plain_key);
 	__type(value, struct plain_way);
-} plain_ways SEC(".maps");
+} PLAIN_WAYS SEC(".maps");
 
 /* Room for what the stack is too small for, on each CPU; no packet is in the middle of it when the next
  * one of the same CPU begins. */
@@ -58,7 +63,7 @@ static __always_inline struct plain_room *room_at_hand(void)
 
 static __always_inline struct plain_way *way_at(const struct plain_key *key)
 {
-	return bpf_map_lookup_elem(&plain_ways, key);
+	return bpf_map_lookup_elem(&PLAIN_WAYS, key);
 }
 
 /* Writes the key of a packet, every byte of it. */
@@ -101,15 +106,15 @@ static __always_inline void name_part(struct plain_key *key, const struct flow *
 /* Whether somebody may still speak this way. */
 static __always_inline bool is_in_use(const struct plain_way *way, __u8 protocol, __u64 now)
 {
-	const __u64 lasts = protocol == TCP_PROTOCOL ? SECONDS(LASTS_ESTABLISHED_STREAM) :
-						       SECONDS(LASTS_ESTABLISHED);
+	const __u64 lasts = protocol == UDP_PROTOCOL ? SECONDS(LASTS_ESTABLISHED) :
+						       SECONDS(LASTS_ESTABLISHED_STREAM);
 
 	return !(way->flags & PLAIN_ENDED) && passed(way->seen, now) <= lasts;
 }
 
 static __always_inline bool ends(const struct transport *t)
 {
-	return t->protocol == TCP_PROTOCOL && (breaks_off(t) || is_last_word(t));
+	return breaks_off(t) || is_last_word(t);
 }
 
 /* A packet goes this way; says whether it is the first one of this second. */
@@ -124,13 +129,37 @@ static __always_inline bool note_way(struct plain_way *way, const struct transpo
 	return is_first;
 }
 
-/* Gives a packet the ends of its way. Nothing, or an error. */
-static __noinline long give_ends(struct __sk_buff *skb, struct flow *from, struct plain_way *to)
+/* Gives the packet at hand the ports of the way at hand. The verifier looks at it once, and not for each who
+ * calls it: a checksum is long. Nothing, or an error. */
+__noinline int give_sctp_ports(struct __sk_buff *skb)
+{
+	struct plain_room *room = room_at_hand();
+	struct ports ports;
+
+	if (!room)
+		return -1;
+	ports.source = room->way.source_port;
+	ports.destination = room->way.destination_port;
+	return translate_sctp(skb, &room->flow.transport, &ports) ? -1 : 0;
+}
+
+static __always_inline long give_ports(struct __sk_buff *skb, const struct transport *from,
+				       const struct plain_way *to)
 {
 	const struct ports ports = { .source = to->source_port,
 				     .destination = to->destination_port };
 
-	if (from->transport.part != PART_LATER && translate_ports(skb, &from->transport, &ports))
+	if (from->part == PART_LATER)
+		return 0;
+	if (from->protocol == SCTP_PROTOCOL)
+		return give_sctp_ports(skb);
+	return translate_ports(skb, from, &ports);
+}
+
+/* Gives the packet at hand, which came as `from`, the ends of the way at hand. Nothing, or an error. */
+static __noinline long give_ends(struct __sk_buff *skb, struct flow *from, struct plain_way *to)
+{
+	if (give_ports(skb, &from->transport, to))
 		return -1;
 	if (is_mapped(&from->source)) {
 		struct ipv4_ends was = { ipv4_of(&from->source), ipv4_of(&from->destination) };
@@ -162,7 +191,7 @@ static __always_inline int go(struct __sk_buff *skb, struct plain_room *room, en
 {
 	if (room->flow.transport.part == PART_FIRST) {
 		name_part(&room->key, &room->flow, parts);
-		bpf_map_update_elem(&plain_ways, &room->key, &room->way, BPF_ANY);
+		bpf_map_update_elem(&PLAIN_WAYS, &room->key, &room->way, BPF_ANY);
 	}
 	if (give_ends(skb, &room->flow, &room->way))
 		return TC_ACT_SHOT;
@@ -218,9 +247,4 @@ static __always_inline bool read_packet(struct __sk_buff *skb, struct flow *flow
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		return read_plain_ipv4(skb, flow);
 	return skb->protocol == bpf_htons(ETH_P_IPV6) && read_plain_ipv6(skb, flow);
-}
-
-static __always_inline bool has_plain_ports(const struct transport *t)
-{
-	return t->protocol == TCP_PROTOCOL || t->protocol == UDP_PROTOCOL;
 }

@@ -3,11 +3,9 @@
  * a datagram, or an error that speaks of one. */
 #pragma once
 
-#include "crc32c.h"
-#include "translate.h"
+#include "sctp.h"
 #include "work.h"
 
-#define SCTP_CHECKSUM 8
 #define ICMP_CHECKSUM 2
 
 static __always_inline struct ports ports_of(const struct flow *flow)
@@ -31,29 +29,11 @@ static __noinline long rewrite_ipv6(struct __sk_buff *skb, struct flow *from, st
 			      (struct ipv6_ends *)&to->source, &from->transport);
 }
 
-/* The bytes of a number as they lie in SCTP's header, lowest first. */
-static __always_inline __u32 lowest_first(__u32 number)
-{
-	return bpf_htonl(__builtin_bswap32(number));
-}
-
-/* SCTP's checksum covers its ports and no addresses. One of zero is still to be made. */
 static __noinline long rewrite_sctp(struct __sk_buff *skb, struct flow *from, struct flow *to)
 {
-	struct ports was = ports_of(from), is = ports_of(to);
-	__u32 at = from->transport.at, sum, change;
+	struct ports ports = ports_of(to);
 
-	change = *(__u32 *)&was ^ *(__u32 *)&is;
-	if (!change)
-		return 0;
-	if (bpf_skb_load_bytes(skb, at + SCTP_CHECKSUM, &sum, sizeof(sum)))
-		return -1;
-	if (sum) {
-		change = crc32c_change(lowest_first(change), from->transport.size - sizeof(is));
-		sum ^= lowest_first(change);
-	}
-	return bpf_skb_store_bytes(skb, at + SCTP_CHECKSUM, &sum, sizeof(sum), 0) ||
-	       bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
+	return translate_sctp(skb, &from->transport, &ports);
 }
 
 static __noinline long rewrite_ports(struct __sk_buff *skb, struct flow *from, struct flow *to)
@@ -91,6 +71,17 @@ static __noinline long move_header_ipv6(struct __sk_buff *skb, __u32 at, __u32 m
 	       bpf_skb_store_bytes(skb, at + offsetof(struct ipv6hdr, saddr), is, sizeof(*is), 0);
 }
 
+/* An echo has its id behind its checksum, and it is that of who asked. */
+static __noinline long move_quoted_id(struct __sk_buff *skb, struct work *work)
+{
+	__be16 was = work->reverse.transport.source_port, is = work->quote.transport.source_port;
+	__u32 at = work->reverse.transport.at + offsetof(struct icmp_header, rest);
+
+	return bpf_l4_csum_replace(skb, work->wire.transport.at + ICMP_CHECKSUM, was, is,
+				   sizeof(is)) ||
+	       bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
+}
+
 static __noinline long move_quoted_ports(struct __sk_buff *skb, struct work *work)
 {
 	struct ports was = ports_of(&work->reverse), is = ports_of(&work->quote);
@@ -106,7 +97,8 @@ static __noinline long rewrite_error(struct __sk_buff *skb, struct work *work)
 {
 	__u32 message = work->wire.transport.at, quote = message + sizeof(struct icmp_header);
 
-	if (move_quoted_ports(skb, work))
+	if (is_icmp(work->reverse.transport.protocol) ? move_quoted_id(skb, work) :
+							move_quoted_ports(skb, work))
 		return -1;
 	if (is_mapped(&work->wire.source))
 		return move_header_ipv4(skb, ETH_HLEN, &work->wire, &work->out) ||
@@ -138,6 +130,28 @@ static __noinline long rewrite_end(struct __sk_buff *skb, struct flow *from, str
 	};
 
 	return move_end(skb, from, &end);
+}
+
+/* Gives a part of a datagram the number of work->out, where it is another. Of IPv6, parts have their
+ * number right behind the header, or go no further. Nothing, or an error. */
+static __noinline long renumber(struct __sk_buff *skb, struct work *work)
+{
+	__be32 was = work->wire.transport.id, is = work->out.transport.id;
+	__be16 short_is = (__be16)is;
+	__u8 next = 0;
+
+	if (was == is)
+		return 0;
+	if (is_mapped(&work->wire.source))
+		return bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), was, is,
+					   sizeof(short_is)) ||
+		       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, id), &short_is,
+					   sizeof(short_is), 0);
+	return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, nexthdr), &next,
+				  sizeof(next)) ||
+	       next != IPV6_FRAGMENT ||
+	       bpf_skb_store_bytes(skb, IPV6_FRAME + offsetof(struct fragment_header, id), &is,
+				   sizeof(is), 0);
 }
 
 /* Gives the packet at hand the ends of work->out. Nothing, or an error. */

@@ -8,6 +8,7 @@
 #include "constants.h"
 #include "decide.h"
 #include "drops.h"
+#include "to_node.h"
 #include "tunnel.h"
 #include "way_in.h"
 
@@ -20,7 +21,16 @@ static __always_inline int send_outside(struct __sk_buff *skb, struct work *work
 		judged = DROP_KERNEL_REFUSED;
 	if (judged != FINE)
 		return drop(skb, work->sender.network, judged);
-	return bpf_redirect_neigh(UPLINK_IFINDEX, NULL, 0, 0);
+	return work->destination.place.ifindex == NODE_IFINDEX ?
+		       to_node(skb) :
+		       bpf_redirect_neigh(UPLINK_IFINDEX, NULL, 0, 0);
+}
+
+/* Whoever is outside knows nothing of the tunnel, and sends as much as its own links carry: that passes
+ * in parts. Kernels cut nothing for a tunnel over IPv6. */
+static __always_inline bool passes_in_parts(struct __sk_buff *skb, const struct work *work)
+{
+	return UNDERLAY_IPV4 && work->outside == OUTSIDE_SENDER && !skb->gso_size;
 }
 
 /* To the node that has the other end. */
@@ -28,13 +38,23 @@ __noinline int send_to_node(struct __sk_buff *skb)
 {
 	struct ethhdr *eth = frame_start(skb, sizeof(*eth));
 	struct work *work = work_at_hand();
+	bool fits;
 
 	if (!work)
 		return TC_ACT_SHOT;
-	if (!eth || !fits_tunnel(skb))
+	fits = fits_tunnel(skb);
+	if (!eth || (!fits && !passes_in_parts(skb, work)))
 		return drop(skb, work->flow.network, eth ? DROP_TOO_BIG : DROP_MALFORMED);
-	return deliver_there(skb, eth, work->flow.network, &work->destination.place,
-			     &work->destination.node);
+	return send_by_tunnel(skb, eth, work->flow.network, &work->destination.place,
+			      &work->destination.node, fits ? BPF_F_DONT_FRAGMENT : 0);
+}
+
+/* An answer to a mask (mask.h) goes to who wears it. */
+static __always_inline void take_off_mask(struct work *work, const struct connection *known)
+{
+	work->is_masked = 1;
+	work->client = work->out.destination = known->node;
+	work->client_port = work->out.transport.destination_port = known->near_port;
 }
 
 /* Whether somebody outside opened the connection of the packet. What is known of it is filled in. */
@@ -56,6 +76,8 @@ static __noinline bool is_answer(struct work *work)
 	copy_flow(&work->out, flow);
 	work->out.source = known->nat_address;
 	work->out.transport.source_port = known->nat_port;
+	if (known->near_port)
+		take_off_mask(work, known);
 	work->destination.since = 0;
 	work->destination.place = from_high ? known->low : known->high;
 	work->destination.node = known->node;
@@ -66,6 +88,8 @@ static __always_inline verdict judge_answer(struct __sk_buff *skb, struct work *
 {
 	verdict judged = read_generation(work) ? identify(skb) : DROP_CONNECTIONS_EXHAUSTED;
 
+	if (judged == FINE)
+		judged = check_sum(&work->flow.transport);
 	if (judged != FINE)
 		return judged;
 	if (work->outcome == OUTCOME_OPEN || work->outcome == OUTCOME_PASS)

@@ -23,6 +23,9 @@ struct service_room {
 	struct affinity_key client;
 	struct affinity known;
 	struct address vip;
+	__u32 spare; /* a slot whose backend the client may speak with instead of as before */
+	__u8 has_spare;
+	__u8 gives_way; /* whether the connection that was found last does */
 };
 
 struct {
@@ -32,21 +35,33 @@ struct {
 	__type(value, struct service_room);
 } service_rooms SEC(".maps");
 
+/* Whether a connection gives way to datagrams of its own opener that go another way to the other end:
+ * what it said last tells where it waits for the answer. */
+static __always_inline bool gives_way(const struct connection *known, const struct transport *t,
+				      bool from_high)
+{
+	return t->protocol == UDP_PROTOCOL && t->part != PART_LATER &&
+	       is_by_sender(known, from_high) &&
+	       !(known->flags & (CONNECTION_OUTSIDE | CONNECTION_ACROSS | CONNECTION_LEADS_ON));
+}
+
 /* Whether the client speaks with the backend already, from the same port and not through this
  * service: their answers could not be told apart. A backend of another network has nobody's own port
- * before it. */
+ * before it, and nobody who wears a mask (mask.h) has its own. */
 static __always_inline bool is_taken(struct flow *flow, struct translation *to,
 				     struct service_room *room)
 {
 	const __be16 port = flow->transport.destination_port;
 	struct connection *known;
+	bool from_high;
 
-	if (to->network != flow->network)
+	if (to->network != flow->network || to->is_masked)
 		return false;
 	room->vip = flow->destination;
 	flow->destination = to->address;
 	flow->transport.destination_port = to->port;
-	name_connection(&room->connection, flow, is_higher(flow));
+	from_high = is_higher(flow);
+	name_connection(&room->connection, flow, from_high);
 	flow->destination = room->vip;
 	flow->transport.destination_port = port;
 	known = connection_at(&room->connection);
@@ -54,25 +69,35 @@ static __always_inline bool is_taken(struct flow *flow, struct translation *to,
 	if (!known || known->state == STATE_CLOSED ||
 	    is_over(known, flow->transport.protocol, room->now))
 		return false;
+	room->gives_way = gives_way(known, &flow->transport, from_high);
 	return !(known->flags & (CONNECTION_TRANSLATED | CONNECTION_OUTSIDE)) ||
 	       known->nat_port != port || !same_address(&known->nat_address, &room->vip);
 }
 
-/* A backend for a client that has none, by its slot or one further on. Unrolled: kernels before 6.4
- * take no loop that the compiler closes by running into its start. */
+/* A backend for a client that has none, by its slot or one further on; where it speaks with all of them
+ * from the same port, one that it may speak with through the service instead. Unrolled: kernels before
+ * 6.4 take no loop that the compiler closes by running into its start. */
 static __always_inline bool lead_anew(const struct service *service, struct flow *flow,
 				      struct translation *to, struct service_room *room)
 {
 	__u32 slot = hash_of(flow, service->id);
 
+	room->has_spare = 0;
 #pragma clang loop unroll(full)
 	for (__u32 attempt = 0; attempt < SERVICE_TRIES; attempt++) {
 		/* An odd step leads past neighbours that are the same backend's. */
-		if (lead_by_slot(service, slot + attempt * 0x9e3779b1, to) &&
-		    !is_taken(flow, to, room))
+		const __u32 at = slot + attempt * 0x9e3779b1;
+
+		if (!lead_by_slot(service, at, to))
+			continue;
+		if (!is_taken(flow, to, room))
 			return true;
+		if (room->gives_way) {
+			room->spare = at;
+			room->has_spare = 1;
+		}
 	}
-	return false;
+	return room->has_spare && lead_by_slot(service, room->spare, to);
 }
 
 /* A client that was here before is led to the same backend, if it comes back in time. */

@@ -32,8 +32,11 @@ static __always_inline __u64 name_ends(struct bpf_tunnel_key *key, const struct 
 	return BPF_F_TUNINFO_IPV6;
 }
 
-static __always_inline int deliver_there(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
-					 const struct place *to, const struct address *node)
+/* `parts` is BPF_F_DONT_FRAGMENT, or zero where the tunnel's own packet may be cut in parts, which the
+ * other node puts together before anybody looks inside. */
+static __always_inline int send_by_tunnel(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
+					  const struct place *to, const struct address *node,
+					  __u64 parts)
 {
 	struct bpf_tunnel_key key = {
 		.tunnel_id = network,
@@ -42,8 +45,13 @@ static __always_inline int deliver_there(struct __sk_buff *skb, struct ethhdr *e
 	__u64 family = name_ends(&key, node);
 
 	address_frame(eth, to);
-	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key),
-				   family | BPF_F_ZERO_CSUM_TX | BPF_F_DONT_FRAGMENT))
+	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key), family | BPF_F_ZERO_CSUM_TX | parts))
 		return drop(skb, network, DROP_KERNEL_REFUSED);
 	return bpf_redirect(OVERLAY_IFINDEX, 0);
+}
+
+static __always_inline int deliver_there(struct __sk_buff *skb, struct ethhdr *eth, __u32 network,
+					 const struct place *to, const struct address *node)
+{
+	return send_by_tunnel(skb, eth, network, to, node, BPF_F_DONT_FRAGMENT);
 }

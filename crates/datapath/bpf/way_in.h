@@ -18,6 +18,7 @@ static __always_inline __u8 state_of(struct work *work, const struct flow *flow)
 /* Keeps the way in of `seen`, a packet as the outside sees it, to the sender of work->sender. */
 static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 {
+	__be16 mask = work->is_masked ? work->sender.transport.destination_port : 0;
 	__u8 state = state_of(work, &work->sender);
 	struct connection *fresh = &work->fresh;
 	struct connection *way;
@@ -26,6 +27,7 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 	way = connection_at(&work->key);
 	if (way && leads_to(way, &work->sender)) {
 		way->state = state;
+		way->mask = mask;
 		if (!was_just_seen(way, work->now))
 			way->last_seen = work->now;
 		return FINE;
@@ -35,6 +37,7 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 	fresh->table = work->sender.table;
 	fresh->network = work->sender.network;
 	fresh->state = state;
+	fresh->mask = mask;
 	fresh->nat_address = work->sender.source;
 	fresh->nat_port = work->sender.transport.source_port;
 	if (work->may_enter) {

@@ -48,6 +48,7 @@ struct work {
 	__u64 now;
 	__u32 generation; /* of the network, read before anything was asked */
 	__u32 extent;	  /* of the first fragment of the datagram */
+	__be32 number;	  /* under which its parts go on, or zero: their own */
 	struct flow flow;      /* the packet; one to a service becomes one to its backend */
 	struct peer_key node;  /* that sent it, if it came through the tunnel */
 	struct end source;
@@ -64,11 +65,13 @@ struct work {
 	__u32 may_enter;  /* a sender outside may open a connection */
 	__u16 entered_at; /* the place of the backend that it was led to */
 	__u16 is_held;	  /* it came to an address that is there for a network */
+	__u32 is_masked;  /* who is outside is known inside by a mask: `client`, `client_port` */
 	__u32 across;	  /* enum across */
 	__u32 client_network; /* of a connection across two: where its client is */
 	struct address client;
 	__be16 client_port;
 	__be16 service_port; /* that the client spoke to */
+	__u32 is_quoting; /* it is an error that came by the tunnel, and what it quotes was read */
 	__u16 asks_service; /* whether a service still wants the connection */
 	__u16 outcome;	    /* enum outcome */
 	struct connection_key key;
@@ -106,6 +109,8 @@ static __always_inline void begin_work(struct work *work, __u64 now)
 	work->is_unknown = 0;
 	work->outside = OUTSIDE_NOBODY;
 	work->may_enter = 0;
+	work->is_masked = 0;
+	work->number = 0;
 	work->across = ACROSS_NOT;
 }
 
@@ -175,6 +180,21 @@ static __noinline void keep_lead(struct work *work, struct connection *known)
 	lead = connection_at(&work->key);
 	if (lead && lead->flags & CONNECTION_LEADS_ON)
 		lead->state = known->state;
+}
+
+/* What led the opener to a connection that gives way leads nobody any more. */
+static __always_inline void forget_lead(struct work *work, const struct connection *known)
+{
+	struct flow *asked = &work->reverse;
+
+	if (!(known->flags & CONNECTION_TRANSLATED))
+		return;
+	copy_flow(asked, &work->flow);
+	asked->destination = known->nat_address;
+	asked->transport.destination_port = known->nat_port;
+	name_connection(&work->key, asked, is_higher(asked));
+	bpf_map_delete_elem(&connections, &work->key);
+	name_connection(&work->key, &work->flow, is_higher(&work->flow));
 }
 
 /* A packet of a connection passes, through a service or not. */

@@ -15,7 +15,7 @@ use crate::netlink::Link;
 use crate::outside::Way;
 use crate::pins::unpin;
 use crate::seat::Seat;
-use crate::{Datapath, clock, encode, held, interface, observe};
+use crate::{Datapath, clock, encode, held, interface, observe, settle};
 
 /// Does the step, and then has decided anew what was decided before it.
 pub(crate) async fn apply(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
@@ -47,7 +47,8 @@ fn touched(step: &Step) -> Touched {
         Step::CloseOutside(closed) | Step::OpenOutside(closed) => {
             closed.to.map_or(Touched::All, Touched::Network)
         }
-        Step::RemovePeer(_) => Touched::All,
+        Step::LetToInfra(network) | Step::KeepFromInfra(network) => Touched::Network(*network),
+        Step::RemovePeer(_) | Step::PutInfra(..) | Step::RemoveInfra(_) => Touched::All,
         Step::AddPeer(_)
         | Step::CreateInterface(..)
         | Step::ResizeInterface(..)
@@ -100,6 +101,16 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
             datapath.maps.outside.remove_egress(*network, &datapath.uplink)?;
             datapath.maps.learn_networks()?;
             datapath.mind_uplink().await
+        }
+        Step::PutInfra(range, place) => datapath.maps.infra.put(range, *place),
+        Step::RemoveInfra(range) => datapath.maps.infra.remove(range),
+        Step::LetToInfra(network) => {
+            datapath.maps.infra.let_in(*network, &datapath.uplink)?;
+            datapath.mind_infra().await
+        }
+        Step::KeepFromInfra(network) => {
+            datapath.maps.infra.keep_out(*network, &datapath.uplink)?;
+            datapath.mind_infra().await
         }
         Step::Hold(ip, network) => hold(datapath, *ip, *network).await,
         Step::Release(ip) => release(datapath, *ip).await,
@@ -263,9 +274,10 @@ async fn release(datapath: &mut Datapath, ip: IpAddr) -> Result<(), DatapathErro
 async fn raise_interface(datapath: &Datapath, name: &HostInterface) -> Result<(), DatapathError> {
     let link = existing(datapath, name).await?;
     match observe::guard(datapath, name, &link).await? {
-        Some(_) => datapath.netlink.raise(&link).await,
-        None => Err(DatapathError::NotGuarded(name.clone())),
+        Some(_) => datapath.netlink.raise(&link).await?,
+        None => return Err(DatapathError::NotGuarded(name.clone())),
     }
+    settle::other_side(&datapath.netlink, &link).await
 }
 
 /// The links first: as long as one is there, its program must be, too. Then what bears their names.

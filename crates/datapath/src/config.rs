@@ -16,6 +16,16 @@ pub struct DatapathConfig {
     pub underlay: IpAddr,
     /// The UDP port of the tunnel, on all nodes alike; 4789 is VXLAN's own.
     pub overlay_port: u16,
+    /// How many questions one interface of a pod may put to its resolvers in a second; after a pause,
+    /// half as many at once.
+    pub pod_questions: u32,
+}
+
+impl DatapathConfig {
+    /// What each question takes of a pod's time. Nobody is limited to none.
+    pub(crate) fn nanos_per_question(&self) -> u64 {
+        1_000_000_000 / u64::from(self.pod_questions.max(1))
+    }
 }
 
 /// How a program is attached to a link.
@@ -37,6 +47,17 @@ impl Attachment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pods_second_is_shared_by_its_questions_and_none_takes_more_than_all_of_it() {
+        let nanos = |pod_questions| {
+            let (bpf_root, underlay) = (PathBuf::new(), IpAddr::from([192, 0, 2, 1]));
+            let config = DatapathConfig { bpf_root, underlay, overlay_port: 4789, pod_questions };
+            config.nanos_per_question()
+        };
+        assert_eq!(nanos(8_000), 125_000);
+        assert_eq!([nanos(1), nanos(0)], [1_000_000_000; 2]);
+    }
 
     #[test]
     fn tcx_is_used_where_the_kernel_has_it() {

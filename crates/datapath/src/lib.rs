@@ -22,10 +22,12 @@ mod apply;
 mod clock;
 mod config;
 mod connections;
+mod control_group;
 mod encode;
 mod error;
 mod events;
 mod held;
+mod infra;
 mod interface;
 mod interfaces;
 mod leaving;
@@ -36,10 +38,13 @@ mod networks;
 mod news;
 mod node_link;
 mod node_ports;
+mod node_sockets;
 mod observe;
 mod outside;
 mod overlay;
+mod pinned_link;
 mod pins;
+mod plain_entrance;
 mod plain_routes;
 mod plain_services;
 mod policy;
@@ -53,6 +58,7 @@ mod sandbox;
 mod seat;
 mod service_pages;
 mod services;
+mod settle;
 mod spread;
 mod tap;
 mod traffic;
@@ -64,6 +70,7 @@ pub use connections::Connection;
 pub use error::{DatapathError, Remains, StepError};
 pub use events::{Event, Events, Happening};
 pub use maps::DropCount;
+pub use plain_entrance::OutsideConfig;
 pub use plain_services::PlainServices;
 pub use preflight::PreflightError;
 pub use tap::open as open_tap;
@@ -74,7 +81,7 @@ use error::Attempt;
 use maps::Maps;
 use migrate::Former;
 use netlink::{Link, Netlink};
-use node_link::NodeLink;
+use node_link::{NodeLink, Speaker};
 use outside::Uplink;
 use pins::Pins;
 use program::{Constants, Loader, Program};
@@ -166,7 +173,8 @@ impl Datapath {
         };
         datapath.renew_programs().await?;
         datapath.mind_uplink().await?;
-        node_link::raise(&datapath.netlink, &datapath.node_link).await?;
+        let speaker = datapath.speaker()?;
+        node_link::raise(&datapath.netlink, &datapath.node_link, speaker).await?;
         datapath.netlink.raise(&datapath.overlay).await?;
         former.map_or(Ok(()), |former| pins::remove_all(former.root()))?;
         Ok(datapath)
@@ -203,8 +211,21 @@ impl Datapath {
         }
     }
 
+    /// Pods that reach this node expect answers from the address that they asked.
+    fn speaker(&self) -> Result<Speaker, DatapathError> {
+        let Uplink { ipv4, ipv6, .. } = self.uplink;
+        Ok(if self.maps.infra.is_needed()? { Speaker { ipv4, ipv6 } } else { Speaker::default() })
+    }
+
+    /// What a network that reaches infra, or does so no longer, changes beside the maps.
+    async fn mind_infra(&mut self) -> Result<(), DatapathError> {
+        node_link::put_routes(&self.netlink, &self.node_link, self.speaker()?).await?;
+        self.mind_uplink().await
+    }
+
     fn needs_uplink(&self) -> Result<bool, DatapathError> {
         Ok(self.maps.outside.is_needed()?
+            || self.maps.infra.is_needed()?
             || self.maps.node_ports.is_needed()?
             || self.maps.held.is_needed()?)
     }
@@ -243,6 +264,11 @@ impl Datapath {
     /// The largest packet a pod may send: the underlay's, less the tunnel's headers.
     pub fn pod_mtu(&self) -> u32 {
         self.pod_mtu
+    }
+
+    /// The index of the node's side of its link, where pods are heard by their aliases.
+    pub fn node_link(&self) -> u32 {
+        self.node_link.node.index
     }
 
     /// What the kernel has.
@@ -386,6 +412,7 @@ fn constants(
         node_ifindex: node_link.node.index,
         uplink_ifindex: uplink.link.index,
         overlay_port: config.overlay_port.into(),
+        question_nanos: config.nanos_per_question(),
     }
 }
 

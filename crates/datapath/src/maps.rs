@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use crate::connections::Connections;
 use crate::error::{Attempt, DatapathError};
 use crate::held::{self, Held};
+use crate::infra::{self, Infra};
 use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
 use crate::node_ports::{self, NodePorts};
@@ -68,6 +69,7 @@ pub(crate) struct Maps {
     pub(crate) outside: Outside,
     pub(crate) node_ports: NodePorts,
     pub(crate) held: Held,
+    pub(crate) infra: Infra,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -98,6 +100,7 @@ pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     outside::check_pinned(dir)?;
     node_ports::check_pinned(dir)?;
     held::check_pinned(dir)?;
+    infra::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -140,6 +143,7 @@ impl Maps {
             outside: Outside::open(dir)?,
             node_ports: NodePorts::open(dir)?,
             held: Held::open(dir)?,
+            infra: Infra::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

@@ -10,7 +10,7 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
 };
 use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcMessage, TcOption};
 use nix::errno::Errno;
@@ -42,6 +42,10 @@ pub(crate) struct Link {
     pub(crate) group: u32,
     /// The other side of a veth pair, by its index in its own namespace.
     pub(crate) peer: Option<u32>,
+    /// The namespace of the other side, by the number that this one has for it; none: this one.
+    pub(crate) peer_namespace: Option<i32>,
+    /// Whether the kernel takes what it is given to send.
+    pub(crate) sends: bool,
 }
 
 /// The kinds of link that concern us.
@@ -74,6 +78,20 @@ impl Netlink {
             Ok(message) => Ok(message.map(Link::from)),
             Err(error) if is(&error, Errno::ENODEV) => Ok(None),
             Err(error) => Err(error).attempt(|| format!("look up link {name}")),
+        }
+    }
+
+    /// The other side of a veth pair, wherever it is.
+    pub(crate) async fn other_side(&self, link: &Link) -> Result<Option<Link>, DatapathError> {
+        let Some(index) = link.peer else { return Ok(None) };
+        let mut request = self.handle.link().get().match_index(index);
+        let namespace = link.peer_namespace.map(LinkAttribute::IfNetnsId);
+        request.message_mut().attributes.extend(namespace);
+        let mut found = Box::pin(request.execute());
+        match found.try_next().await {
+            Ok(message) => Ok(message.map(Link::from)),
+            Err(error) if is(&error, Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error).attempt(|| format!("look up the other side of {}", link.name)),
         }
     }
 
@@ -243,6 +261,8 @@ impl From<LinkMessage> for Link {
             mac: vec![],
             group: 0,
             peer: None,
+            peer_namespace: None,
+            sends: false,
         };
         for attribute in message.attributes {
             match attribute {
@@ -252,6 +272,8 @@ impl From<LinkMessage> for Link {
                 LinkAttribute::Address(mac) => link.mac = mac,
                 LinkAttribute::Group(group) => link.group = group,
                 LinkAttribute::Link(peer) => link.peer = Some(peer),
+                LinkAttribute::LinkNetNsId(number) => link.peer_namespace = Some(number),
+                LinkAttribute::OperState(state) => link.sends = state == State::Up,
                 _ => {}
             }
         }

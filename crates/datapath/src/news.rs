@@ -92,7 +92,18 @@ mod tests {
 
     fn link(name: &str, mtu: u32) -> Link {
         let name = name.to_owned();
-        Link { index: 3, name, up: true, mtu, kind: Kind::Other, mac: vec![], group: 0, peer: None }
+        Link {
+            index: 3,
+            name,
+            up: true,
+            mtu,
+            kind: Kind::Other,
+            mac: vec![],
+            group: 0,
+            peer: None,
+            peer_namespace: None,
+            sends: true,
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The node's link: a pair of links whose one side the node's own stack has, for the agent to speak
 //! with pods by their aliases, and whose other side has the program that translates.
 //!
-//! The rule: the node's side forwards nothing and answers nobody but through a door. Both sides stay
-//! down until the program is attached.
+//! The rule: the node's side answers nobody but through a door, or whom a pod called that may call
+//! nodes. What the node only forwards there is no agent's: it has fewer hops left than what the node
+//! itself sends. Both sides stay down until the program is attached.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,7 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use atoll_abi::{ALIASES_V4, ALIASES_V6, DOOR_LINK, Door, NODE_LINK, NODE_MAC};
 use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 use netlink_packet_route::link::{InfoData, InfoVeth};
-use netlink_packet_route::route::{RouteFlags, RouteMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric,
+};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use crate::error::{Attempt, DatapathError};
@@ -95,9 +98,20 @@ async fn make_anew(netlink: &Netlink, mtu: u32) -> Result<(), DatapathError> {
     silence_pod_side(NODE_LINK)
 }
 
+/// The addresses by which the node itself speaks with aliases where a process does not choose one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Speaker {
+    pub(crate) ipv4: Option<Ipv4Addr>,
+    pub(crate) ipv6: Option<Ipv6Addr>,
+}
+
 /// Sets both sides up and gives the node's side its addresses and the way to all aliases.
 /// Repeatable.
-pub(crate) async fn raise(netlink: &Netlink, link: &NodeLink) -> Result<(), DatapathError> {
+pub(crate) async fn raise(
+    netlink: &Netlink,
+    link: &NodeLink,
+    speaker: Speaker,
+) -> Result<(), DatapathError> {
     netlink.raise(&link.door).await?;
     netlink.raise(&link.node).await?;
     for ip in Door::ALL.iter().flat_map(|door| door.listeners()) {
@@ -105,9 +119,18 @@ pub(crate) async fn raise(netlink: &Netlink, link: &NodeLink) -> Result<(), Data
             add_address(netlink, &link.node, ip).await?;
         }
     }
-    put_route(netlink, to_aliases_v4(link.node.index)).await?;
+    put_routes(netlink, link, speaker).await
+}
+
+/// The ways to all aliases, in the place of those that are there.
+pub(crate) async fn put_routes(
+    netlink: &Netlink,
+    link: &NodeLink,
+    speaker: Speaker,
+) -> Result<(), DatapathError> {
+    put_route(netlink, to_aliases_v4(link.node.index, speaker.ipv4)).await?;
     if has_ipv6() {
-        put_route(netlink, to_aliases_v6(link.node.index)).await?;
+        put_route(netlink, to_aliases_v6(link.node.index, speaker.ipv6)).await?;
     }
     Ok(())
 }
@@ -117,23 +140,33 @@ async fn put_route(netlink: &Netlink, route: RouteMessage) -> Result<(), Datapat
     added.attempt(|| format!("add the route to aliases to {NODE_LINK}"))
 }
 
+/// The most there can be. The program knows by it what the node itself has sent.
+const OWN_HOPS: RouteMetric = RouteMetric::Hoplimit(255);
+
 /// By way of one neighbour, so that the node keeps one entry and not one for each pod.
-fn to_aliases_v4(index: u32) -> RouteMessage {
+fn to_aliases_v4(index: u32, source: Option<Ipv4Addr>) -> RouteMessage {
     let mut route = RouteMessageBuilder::<Ipv4Addr>::new()
         .destination_prefix(ALIASES_V4.0, ALIASES_V4.1)
         .gateway(GATEWAY_V4)
         .output_interface(index)
         .build();
     route.header.flags |= RouteFlags::Onlink;
+    route.attributes.push(RouteAttribute::Metrics(vec![OWN_HOPS]));
+    let source = source.map(|ip| RouteAttribute::PrefSource(RouteAddress::Inet(ip)));
+    route.attributes.extend(source);
     route
 }
 
-fn to_aliases_v6(index: u32) -> RouteMessage {
-    RouteMessageBuilder::<Ipv6Addr>::new()
+fn to_aliases_v6(index: u32, source: Option<Ipv6Addr>) -> RouteMessage {
+    let mut route = RouteMessageBuilder::<Ipv6Addr>::new()
         .destination_prefix(ALIASES_V6.0, ALIASES_V6.1)
         .gateway(GATEWAY_V6)
         .output_interface(index)
-        .build()
+        .build();
+    route.attributes.push(RouteAttribute::Metrics(vec![OWN_HOPS]));
+    let source = source.map(|ip| RouteAttribute::PrefSource(RouteAddress::Inet6(ip)));
+    route.attributes.extend(source);
+    route
 }
 
 /// Whether a link is one of these two, by its name and kind.

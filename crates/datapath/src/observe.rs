@@ -29,6 +29,8 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         service_doors: service_doors(datapath)?,
         egress: datapath.maps.outside.egress(&datapath.uplink)?,
         closed: datapath.maps.outside.closed()?,
+        compatible: datapath.maps.infra.compatible(&datapath.uplink)?,
+        infra: datapath.maps.infra.ranges()?,
         held: datapath.maps.held.seen(&datapath.netlink, &datapath.uplink.link).await?,
     })
 }

@@ -94,7 +94,7 @@ fn spare_ports(local: RangeInclusive<u16>) -> Option<(u16, u16)> {
 }
 
 /// The part of the ports that the network at `place` among `networks` has.
-fn part((first, count): (u16, u16), place: usize, networks: usize) -> (u16, u16) {
+pub(crate) fn part((first, count): (u16, u16), place: usize, networks: usize) -> (u16, u16) {
     let sharers = u32::try_from(networks).unwrap_or(u32::MAX / 2).next_power_of_two();
     let each = u32::from(count) / sharers.max(SHARERS);
     let before = u32::try_from(place).unwrap_or(u32::MAX).saturating_mul(each);

@@ -115,6 +115,8 @@ mod tests {
             mac: vec![],
             group: 0,
             peer: None,
+            peer_namespace: None,
+            sends: true,
         }
     }
 

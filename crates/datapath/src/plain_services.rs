@@ -1,16 +1,17 @@
 //! The services of plain pods, those of no tenant, where no kube-proxy runs: two programs at the host
-//! side of each such pod's pair, and maps that are theirs alone.
+//! side of each such pod's pair, those of the node's own processes ([`crate::node_sockets`]) and of node
+//! ports ([`crate::plain_entrance`]), and maps that are theirs alone.
 //!
-//! The rules: nothing of a tenant's maps is touched, and no link but a plain pod's. The programs live
-//! with their links and the maps in pins, so that services go on while the agent is away; whoever comes
-//! after puts newer programs in the place of those that are there.
+//! The rules: nothing of a tenant's maps is touched, and no link but plain pods' and the uplink. The
+//! programs live with their links and the maps in pins, so that services go on while the agent is away;
+//! whoever comes after puts newer programs in the place of those that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use atoll_abi::{PLAIN_NETWORK, PlainKey, PlainWay};
+use atoll_abi::{NodeFront, NodeFrontKey, PLAIN_NETWORK, PlainKey, PlainWay};
 use atoll_plan::{HostInterface, PLAIN, Service, ServiceKey};
 use atoll_types::Cidr;
 use aya::include_bytes_aligned;
@@ -22,10 +23,11 @@ use rtnetlink::RouteMessageBuilder;
 use crate::error::{Attempt, DatapathError};
 use crate::maps::check_shape;
 use crate::netlink::{Kind, Link, Netlink};
-use crate::pins;
+use crate::plain_entrance::{self, Entrance, OutsideConfig};
 use crate::plain_routes::range;
 use crate::program::{Loader, Program, remove_filter};
 use crate::service_pages::{self, ServicePages};
+use crate::{node_sockets, pins};
 
 static PROGRAMS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/plain.o"));
 
@@ -40,12 +42,14 @@ pub struct PlainServices {
     from_plain: Program,
     to_plain: Program,
     services: ServicePages,
+    entrance: Entrance,
+    maps: PathBuf,
 }
 
 impl PlainServices {
     /// Opens them in the current network namespace: maps are made or taken over. No link has a program
     /// by this alone.
-    pub async fn open(bpf_root: &Path) -> Result<Self, DatapathError> {
+    pub async fn open(bpf_root: &Path, outside: OutsideConfig) -> Result<Self, DatapathError> {
         let maps = folder(bpf_root);
         if check_pinned(&maps).is_err() {
             // Those of another version. Nothing in them cannot be learned anew.
@@ -53,10 +57,12 @@ impl PlainServices {
         }
         let make = std::fs::create_dir_all(&maps);
         make.attempt(|| format!("make the directory {}", maps.display()))?;
-        let from_plain = Loader::of_plain_pods(&maps).load(FROM_PLAIN, PROGRAMS)?;
+        let tunnel_port = outside.overlay_port.into();
+        let from_plain = Loader::beside_tunnel(&maps, &tunnel_port).load(FROM_PLAIN, PROGRAMS)?;
         let to_plain = Loader::of_plain_pods(&maps).load(TO_PLAIN, PROGRAMS)?.of_egress();
         let services = ServicePages::open(&maps)?;
-        Ok(PlainServices { netlink: Netlink::open()?, from_plain, to_plain, services })
+        let (netlink, entrance) = (Netlink::open()?, Entrance::new(outside, &maps));
+        Ok(PlainServices { netlink, from_plain, to_plain, services, entrance, maps })
     }
 
     /// Serves every pod that has an address of one of these ranges on a link of its own.
@@ -86,6 +92,23 @@ impl PlainServices {
             }
         }
         Ok(())
+    }
+
+    /// Serves the node's own processes, and pods that use its network. It needs control groups of
+    /// version 2, which no pod does.
+    pub fn serve_node(&self) -> Result<(), DatapathError> {
+        node_sockets::lead(&self.maps)
+    }
+
+    /// The node's addresses that its node ports are served at, for clients from outside.
+    pub async fn outside_addresses(&self) -> Result<Vec<IpAddr>, DatapathError> {
+        self.entrance.addresses(&self.netlink).await
+    }
+
+    /// Serves clients from outside, or does not. To be repeated from time to time: the uplink may have
+    /// become another.
+    pub async fn serve_outside(&mut self, is_needed: bool) -> Result<(), DatapathError> {
+        self.entrance.mind(&self.netlink, is_needed).await
     }
 
     /// Makes the services exactly these.
@@ -136,15 +159,18 @@ pub(crate) fn folder(bpf_root: &Path) -> PathBuf {
     bpf_root.join("plain")
 }
 
-/// Takes both programs, of any version, off a link.
+/// Takes all programs, of any version, off a link.
 pub(crate) fn take_off(link: &Link) -> Result<(), DatapathError> {
+    plain_entrance::take_off(link)?;
     remove_filter(FROM_PLAIN, &link.name, TcAttachType::Ingress)?;
     remove_filter(TO_PLAIN, &link.name, TcAttachType::Egress)
 }
 
 fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     service_pages::check_pinned(dir)?;
-    check_shape::<PlainKey, PlainWay>(&dir.join("plain_ways"))
+    plain_entrance::check_pinned(dir)?;
+    check_shape::<PlainKey, PlainWay>(&dir.join("plain_ways"))?;
+    check_shape::<NodeFrontKey, NodeFront>(&dir.join("node_fronts"))
 }
 
 /// The links that a single address of these ranges is behind, by their indexes.

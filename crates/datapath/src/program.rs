@@ -25,6 +25,8 @@ use crate::pins::{Pins, unpin};
 
 /// The place of our filter among those of a link. It is fixed, so that it is found again.
 const FILTER_PRIORITY: u16 = 1;
+/// The place of one that comes after ours on the same link, where others may have theirs, too.
+const LATER_PRIORITY: u16 = 0xa701;
 const FILTER_HANDLE: TcHandle = TcHandle::new(0, 1);
 
 /// What the programs are told at load time; each lives in a constant of that name.
@@ -37,6 +39,17 @@ pub(crate) struct Constants {
     pub(crate) node_ifindex: u32,
     pub(crate) uplink_ifindex: u32,
     pub(crate) overlay_port: u32,
+    pub(crate) question_nanos: u64,
+}
+
+/// What the programs of node ports are told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodePortConstants {
+    pub(crate) ipv4: u32,
+    pub(crate) ipv6: [u32; 4],
+    pub(crate) first_port: u32,
+    pub(crate) ports: u32,
+    pub(crate) tunnel_port: u32,
 }
 
 /// Loads programs that share maps and constants.
@@ -55,6 +68,8 @@ pub(crate) struct Program {
     links: PathBuf,
     /// Whether it sees what a link receives or what it sends.
     hook: TcAttachType,
+    /// Its place, where it is a filter.
+    priority: u16,
 }
 
 impl fmt::Debug for Program {
@@ -75,7 +90,8 @@ impl<'a> Loader<'a> {
             .override_global("POD_MTU", &constants.pod_mtu, false)
             .override_global("NODE_IFINDEX", &constants.node_ifindex, false)
             .override_global("UPLINK_IFINDEX", &constants.uplink_ifindex, false)
-            .override_global("OVERLAY_PORT", &constants.overlay_port, false);
+            .override_global("OVERLAY_PORT", &constants.overlay_port, false)
+            .override_global("QUESTION_NANOS", &constants.question_nanos, false);
         Loader { objects, attachment, links: pins.links() }
     }
 
@@ -93,6 +109,26 @@ impl<'a> Loader<'a> {
         Loader { objects, attachment: Attachment::Clsact, links: PathBuf::new() }
     }
 
+    /// The same, told where nodes hear each other.
+    pub(crate) fn beside_tunnel(maps: &Path, tunnel_port: &'a u32) -> Self {
+        let mut loader = Loader::of_plain_pods(maps);
+        loader.objects.override_global("TUNNEL_PORT", tunnel_port, true);
+        loader
+    }
+
+    /// The same, told of the node's side of the outside.
+    pub(crate) fn of_node_ports(maps: &Path, at: &'a NodePortConstants) -> Self {
+        let mut loader = Loader::of_plain_pods(maps);
+        loader
+            .objects
+            .override_global("NODE_IPV4", &at.ipv4, true)
+            .override_global("NODE_IPV6", &at.ipv6, true)
+            .override_global("FIRST_FACE", &at.first_port, true)
+            .override_global("FACES", &at.ports, true)
+            .override_global("TUNNEL_PORT", &at.tunnel_port, true);
+        loader
+    }
+
     /// Loads the program `name` out of `object`.
     pub(crate) fn load(
         &mut self,
@@ -102,10 +138,12 @@ impl<'a> Loader<'a> {
         let loaded = self.objects.load(object);
         let mut object = loaded.attempt(|| format!("load the maps of program {name}"))?;
         let program = classifier(&mut object, name)?;
-        program.load().attempt(|| format!("load program {name} into the kernel"))?;
+        load_patiently(|| program.load())
+            .attempt(|| format!("load program {name} into the kernel"))?;
         let id = program.info().attempt(|| format!("look at program {name}"))?.id();
         let (attachment, links) = (self.attachment, self.links.clone());
-        Ok(Program { name, object, id, attachment, links, hook: TcAttachType::Ingress })
+        let (hook, priority) = (TcAttachType::Ingress, FILTER_PRIORITY);
+        Ok(Program { name, object, id, attachment, links, hook, priority })
     }
 }
 
@@ -113,6 +151,11 @@ impl Program {
     /// The same for what a link sends; a filter.
     pub(crate) fn of_egress(self) -> Self {
         Program { attachment: Attachment::Clsact, hook: TcAttachType::Egress, ..self }
+    }
+
+    /// The same after another of our filters, which lets pass what is not its own.
+    pub(crate) fn after_others(self) -> Self {
+        Program { priority: LATER_PRIORITY, ..self }
     }
 
     /// Whether exactly this program is on the link.
@@ -124,7 +167,7 @@ impl Program {
         let found = match self.attachment {
             Attachment::Tcx if !self.pin(link).exists() => return Ok(false),
             Attachment::Tcx => tcx_programs(link)?,
-            Attachment::Clsact => filter_on(netlink, link, self.hook).await?.into_iter().collect(),
+            Attachment::Clsact => self.filter_on(netlink, link).await?.into_iter().collect(),
         };
         Ok(found.contains(&self.id))
     }
@@ -137,7 +180,7 @@ impl Program {
     ) -> Result<bool, DatapathError> {
         match self.attachment {
             Attachment::Tcx => Ok(self.pin(link).exists()),
-            Attachment::Clsact => Ok(filter_on(netlink, link, self.hook).await?.is_some()),
+            Attachment::Clsact => Ok(self.filter_on(netlink, link).await?.is_some()),
         }
     }
 
@@ -150,7 +193,7 @@ impl Program {
         match self.attachment {
             Attachment::Tcx => self.put_tcx(link).await,
             Attachment::Clsact => {
-                let occupied = filter_on(netlink, link, self.hook).await?.is_some();
+                let occupied = self.filter_on(netlink, link).await?.is_some();
                 self.put_filter(link, occupied)
             }
         }
@@ -164,7 +207,7 @@ impl Program {
     ) -> Result<(), DatapathError> {
         match self.attachment {
             Attachment::Tcx => unpin(&self.pin(link)),
-            Attachment::Clsact if filter_on(netlink, link, self.hook).await?.is_some() => {
+            Attachment::Clsact if self.filter_on(netlink, link).await?.is_some() => {
                 remove_filter(self.name, &link.name, self.hook)
             }
             Attachment::Clsact => Ok(()),
@@ -202,17 +245,12 @@ impl Program {
         let program = classifier(&mut self.object, self.name)?;
         let hook = self.hook;
         let put = if occupied {
-            let older = SchedClassifierLink::attached(
-                &link.name,
-                hook,
-                FILTER_PRIORITY,
-                FILTER_HANDLE,
-                None,
-            );
+            let older =
+                SchedClassifierLink::attached(&link.name, hook, self.priority, FILTER_HANDLE, None);
             program.attach_to_link(older.attempt(attempt)?)
         } else {
             let options =
-                NlOptions { priority: FILTER_PRIORITY, handle: FILTER_HANDLE, classid: None };
+                NlOptions { priority: self.priority, handle: FILTER_HANDLE, classid: None };
             program.attach_with_options(&link.name, hook, TcAttachOptions::Netlink(options))
         };
         let taken = program.take_link(put.attempt(attempt)?).attempt(attempt)?;
@@ -223,6 +261,38 @@ impl Program {
     fn pin(&self, link: &Link) -> PathBuf {
         self.links.join(&link.name)
     }
+
+    /// The program of a filter of ours at this one's place.
+    async fn filter_on(
+        &self,
+        netlink: &Netlink,
+        link: &Link,
+    ) -> Result<Option<u32>, DatapathError> {
+        let at_egress = self.hook == TcAttachType::Egress;
+        netlink.filter_program(link, at_egress, self.priority).await
+    }
+}
+
+/// How often a program is loaded before the kernel's answer counts.
+const LOAD_TRIES: usize = 50;
+
+/// Loads a program. The kernel stops looking at one when a signal waits for the one who loads it, and says
+/// "again": so it is asked again.
+pub(crate) fn load_patiently(
+    mut load: impl FnMut() -> Result<(), ProgramError>,
+) -> Result<(), ProgramError> {
+    for _ in 1..LOAD_TRIES {
+        match load() {
+            Err(error) if was_interrupted(&error) => {}
+            done => return done,
+        }
+    }
+    load()
+}
+
+fn was_interrupted(error: &ProgramError) -> bool {
+    let ProgramError::LoadError { io_error, .. } = error else { return false };
+    io_error.raw_os_error() == Some(Errno::EAGAIN as i32)
 }
 
 /// How long a program whose pin was removed may take to leave its link. The kernel lets it go when
@@ -280,14 +350,6 @@ fn tcx_programs(link: &Link) -> Result<Vec<u32>, DatapathError> {
     Ok(programs.iter().map(ProgramInfo::id).collect())
 }
 
-async fn filter_on(
-    netlink: &Netlink,
-    link: &Link,
-    hook: TcAttachType,
-) -> Result<Option<u32>, DatapathError> {
-    netlink.filter_program(link, hook == TcAttachType::Egress, FILTER_PRIORITY).await
-}
-
 /// Removes the filters of a program from a link; of one that has none, nothing.
 pub(crate) fn remove_filter(
     program: &str,
@@ -314,5 +376,33 @@ fn make_room_for_filters(link: &Link) -> Result<(), DatapathError> {
             Ok(())
         }
         done => done.attempt(|| format!("add clsact to link {}", link.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aya_obj::VerifierLog;
+
+    use super::*;
+
+    fn refused(by: Errno) -> Result<(), ProgramError> {
+        let io_error = std::io::Error::from(by);
+        Err(ProgramError::LoadError { io_error, verifier_log: VerifierLog::new(String::new()) })
+    }
+
+    #[test]
+    fn a_load_that_was_interrupted_is_tried_again_and_one_that_was_refused_is_not() {
+        let mut tries = 0;
+        let loaded = load_patiently(|| {
+            tries += 1;
+            if tries < 3 { refused(Errno::EAGAIN) } else { Ok(()) }
+        });
+        assert!(loaded.is_ok() && tries == 3, "{loaded:?} after {tries}");
+        let mut tries = 0;
+        let loaded = load_patiently(|| {
+            tries += 1;
+            refused(Errno::EACCES)
+        });
+        assert!(loaded.is_err() && tries == 1, "{loaded:?} after {tries}");
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::error::{Attempt, DatapathError};
 use crate::netlink::{Link, Netlink};
 use crate::quiet::{silence_pod_side, stop_forwarding};
-use crate::{routes, rules, tap};
+use crate::{routes, rules, settle, tap};
 
 /// Opens a pod's namespace.
 pub(crate) fn open(path: &Path) -> Result<File, DatapathError> {
@@ -49,7 +49,7 @@ fn enter_and_run<T>(
 ) -> Result<T, DatapathError> {
     setns(sandbox, CloneFlags::CLONE_NEWNET).attempt(|| "enter a pod's namespace".into())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()
         .attempt(|| "start a runtime inside a pod's namespace".into())?;
     runtime.block_on(async { job(Netlink::open()?).await })
@@ -98,7 +98,8 @@ async fn configure_here(netlink: &Netlink, wanted: &PodInterface) -> Result<(), 
     for ip in &wanted.guard.ips {
         add_address(netlink, &link, *ip).await?;
     }
-    route_here(netlink, &link, wanted).await
+    route_here(netlink, &link, wanted).await?;
+    settle::addresses(netlink, &wanted.guard.ips).await
 }
 
 /// Leads what the pod reaches through one of its interfaces there, and nothing else of it.

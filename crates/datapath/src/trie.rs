@@ -48,6 +48,16 @@ impl<K: Pod, V: Pod> Trie<K, V> {
         Ok(keys.into_iter().map(|key| (key.prefix_len(), key.data().0)).collect())
     }
 
+    /// All entries. One that is removed meanwhile may or may not be among them.
+    pub(crate) fn entries(&self) -> Result<Vec<(Prefix<K>, V)>, DatapathError> {
+        let entries = self.map.iter().filter(|entry| !is_missing(entry));
+        let entries: Result<Vec<_>, _> = entries.collect();
+        let entries = entries.attempt(|| format!("read the map {}", self.name))?;
+        let plain =
+            |(key, value): (Key<Raw<K>>, Raw<V>)| ((key.prefix_len(), key.data().0), value.0);
+        Ok(entries.into_iter().map(plain).collect())
+    }
+
     pub(crate) fn remove_where(
         &mut self,
         unwanted: impl Fn(&K) -> bool,

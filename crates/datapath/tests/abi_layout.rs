@@ -12,13 +12,14 @@ use atoll_abi::{
     CONNECTION_TRANSLATED, Closed, ClosedKey, Connection, ConnectionKey, ConnectionState, DNS_PORT,
     DOOR_PORT, Door, DoorKey, Doors, DropCounter, DropKey, DropReason, Egress, EgressKey,
     EgressNode, EgressNodeKey, Endpoint, EndpointKey, Entrance, EntranceKey, Event, EventKind,
-    Held, HeldKey, INTERFACE_NAME_BYTES, Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE,
-    MAX_CONNECTIONS, MAX_INTERFACES, MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface,
-    Network, NodePort, NodePortKey, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place, PlainKey,
-    PlainWay, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
-    PolicyVerdict, SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service,
-    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots,
-    Source, SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
+    Held, HeldKey, INFRA_HERE, INFRA_NOWHERE, INFRA_THERE, INTERFACE_NAME_BYTES, Infra, InfraKey,
+    Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES,
+    MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface, Network, NodeFront, NodeFrontKey,
+    NodePort, NodePortKey, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place, PlainKey, PlainWay,
+    PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
+    SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceDoor,
+    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
+    SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 
@@ -112,6 +113,8 @@ fn structs_of_plain_pods() -> Vec<String> {
             flags,
             reserved
         ),
+        same_layout!(NodeFrontKey, "node_front_key", socket, address, port, reserved),
+        same_layout!(NodeFront, "node_front", address, port, reserved),
         vec![format!("PLAIN_NETWORK == {PLAIN_NETWORK}")],
     ]
     .concat()
@@ -133,9 +136,13 @@ fn structs_of_the_outside() -> Vec<String> {
         same_layout!(NodePort, "node_port", network),
         same_layout!(EntranceKey, "entrance_key", network),
         same_layout!(Entrance, "entrance", table),
+        vec![format!("sizeof(struct infra_key) == {}", 4 + size_of::<InfraKey>())],
+        same_layout!(Infra, "infra", place, is_node),
         vec![
             format!("KIND_OUTSIDE == {KIND_OUTSIDE}"),
             format!("CONNECTION_OUTSIDE == {CONNECTION_OUTSIDE}"),
+            format!("INFRA_NOWHERE == {INFRA_NOWHERE} && INFRA_HERE == {INFRA_HERE}"),
+            format!("INFRA_THERE == {INFRA_THERE}"),
             "__builtin_offsetof(struct connection, network) == \
              __builtin_offsetof(struct connection, egress_rule)"
                 .to_owned(),

@@ -20,8 +20,10 @@ pub struct Config {
     pub cache_bytes: usize,
     /// How long a TCP connection may be silent, or take to bring one question.
     pub tcp_idle: Duration,
-    /// How many TCP connections may be open.
+    /// How many TCP connections may be open. A tenant has no more of them than it leaves to others.
     pub tcp_connections: usize,
+    /// How many questions may wait for upstreams at one moment, likewise.
+    pub forwards: usize,
 }
 
 impl Default for Config {
@@ -35,6 +37,7 @@ impl Default for Config {
             cache_bytes: 2 << 20,
             tcp_idle: Duration::from_secs(10),
             tcp_connections: 1024,
+            forwards: 16_384,
         }
     }
 }

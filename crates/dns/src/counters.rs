@@ -55,6 +55,10 @@ counted! {
         PodForwards = "pod_forwards",
         /// Too many questions of the tenant wait for upstreams.
         TenantForwards = "tenant_forwards",
+        /// Too many connections of the pod are open.
+        PodConnections = "pod_connections",
+        /// Too many connections of the tenant are open.
+        TenantConnections = "tenant_connections",
         /// Too many questions of all wait for upstreams.
         Busy = "busy",
         /// The name is not the network's own, and the network asks nobody outside.

@@ -27,14 +27,45 @@ pub(crate) type Outcome = Result<Arc<Foreign>, Refused>;
 
 type Running = Shared<BoxFuture<'static, Outcome>>;
 
+/// What is asked: a name and a type.
+type Asked = (Vec<u8>, u16);
+
 /// The questions of one network that upstreams have not answered yet.
 #[derive(Default)]
-pub(crate) struct Pending(Mutex<HashMap<(Vec<u8>, u16), Running>>);
+pub(crate) struct Pending(Mutex<UnderWay>);
+
+#[derive(Default)]
+struct UnderWay {
+    /// How many there were.
+    turns: u64,
+    /// Each with its turn.
+    questions: HashMap<Asked, (u64, Running)>,
+}
 
 impl Pending {
     /// Nobody waits any more for what is under way, but those who do already.
     pub(crate) fn forget(&self) {
-        lock(&self.0).clear();
+        lock(&self.0).questions.clear();
+    }
+
+    /// The question that is under way, or a new one.
+    fn join(&self, asked: &Asked, start: impl FnOnce(u64) -> Running) -> Running {
+        let mut under_way = lock(&self.0);
+        let UnderWay { turns, questions } = &mut *under_way;
+        let begin = || {
+            *turns += 1;
+            (*turns, start(*turns))
+        };
+        questions.entry(asked.clone()).or_insert_with(begin).1.clone()
+    }
+
+    /// The question of this turn is over. Another may be under way, if this one was forgotten.
+    fn end(&self, asked: &Asked, turn: u64) {
+        let mut under_way = lock(&self.0);
+        let questions = &mut under_way.questions;
+        if questions.get(asked).is_some_and(|(own, _)| *own == turn) {
+            questions.remove(asked);
+        }
     }
 }
 
@@ -52,23 +83,19 @@ pub(crate) async fn ask(
     kind: u16,
     patience: Patience,
 ) -> Outcome {
-    let key = (name.to_vec(), kind);
-    let running = {
-        let mut pending = lock(&network.pending.0);
-        let start = || start(network.clone(), key.clone(), patience);
-        pending.entry(key.clone()).or_insert_with(start).clone()
-    };
-    running.await
+    let asked = (name.to_vec(), kind);
+    let start = |turn| start(network.clone(), asked.clone(), turn, patience);
+    network.pending.join(&asked, start).await
 }
 
-fn start(network: Arc<Network>, key: (Vec<u8>, u16), patience: Patience) -> Running {
+fn start(network: Arc<Network>, asked: Asked, turn: u64, patience: Patience) -> Running {
     let asking = async move {
         let forwarding = network.forwarding.load_full();
-        let outcome = upstreams(&network, &forwarding, &key.0, key.1, patience).await;
+        let outcome = upstreams(&network, &forwarding, &asked.0, asked.1, patience).await;
         if let Ok(foreign) = &outcome {
-            keep(&network, &forwarding, &key, foreign);
+            keep(&network, &forwarding, &asked, foreign);
         }
-        lock(&network.pending.0).remove(&key);
+        network.pending.end(&asked, turn);
         outcome
     };
     asking.boxed().shared()
@@ -79,7 +106,7 @@ fn start(network: Arc<Network>, key: (Vec<u8>, u16), patience: Patience) -> Runn
 fn keep(
     network: &Network,
     forwarding: &Arc<Forwarding>,
-    (name, kind): &(Vec<u8>, u16),
+    (name, kind): &Asked,
     foreign: &Arc<Foreign>,
 ) {
     network.cache.put(name, *kind, foreign.clone(), Instant::now());
@@ -171,5 +198,32 @@ impl Exchange<'_> {
         let mut answer = vec![0; stream.read_u16().await?.into()];
         stream.read_exact(&mut answer).await?;
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_was_forgotten_does_not_end_the_one_that_took_its_place() {
+        let (pending, asked) = (Pending::default(), (b"\x01a\x00".to_vec(), 1));
+        let mut turns = vec![];
+        let mut join = || {
+            let never = |turn| {
+                turns.push(turn);
+                std::future::pending().boxed().shared()
+            };
+            drop(pending.join(&asked, never));
+            turns.clone()
+        };
+        assert_eq!(join(), [1]);
+        assert_eq!(join(), [1], "the same question is asked once at a time");
+        pending.forget();
+        assert_eq!(join(), [1, 2]);
+        pending.end(&asked, 1);
+        assert_eq!(join(), [1, 2], "the second is still under way");
+        pending.end(&asked, 2);
+        assert_eq!(join(), [1, 2, 3]);
     }
 }

@@ -72,45 +72,82 @@ impl Gate {
     }
 }
 
+/// How much there is of something, and how much of it one pod and one tenant may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) pod: usize,
+    pub(crate) tenant: usize,
+    pub(crate) all: usize,
+}
+
 /// How much of something each has at this moment.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<HashMap<Whose, usize>>);
+pub(crate) struct Tally(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    counts: HashMap<Whose, usize>,
+}
+
+impl Held {
+    fn of(&self, whose: Whose) -> usize {
+        self.counts.get(&whose).copied().unwrap_or_default()
+    }
+
+    fn give_back(&mut self, whose: Whose) {
+        match self.counts.get_mut(&whose) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.counts.remove(&whose)),
+        }
+    }
+}
 
 /// One of what is counted, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     tally: Arc<Tally>,
-    whose: Whose,
+    asker: Asker,
 }
 
 impl Tally {
-    /// One more, where fewer than `most` are taken.
-    pub(crate) fn take(self: &Arc<Self>, whose: Whose, most: usize) -> Option<Permit> {
-        let mut counts = lock(&self.0);
-        let count = counts.entry(whose).or_default();
-        if *count >= most {
-            return None;
+    /// One more for the asker, or whose limit is in the way. A tenant has no more than it leaves to
+    /// others: alone it can have half of all, the next one a quarter, and so on.
+    pub(crate) fn take(self: &Arc<Self>, asker: &Asker, share: Share) -> Result<Permit, Whose> {
+        let [pod, tenant] = both(asker);
+        let mut held = lock(&self.0);
+        if held.of(pod) >= share.pod {
+            return Err(pod);
         }
-        *count += 1;
-        Some(Permit { tally: self.clone(), whose })
+        let free = share.all.saturating_sub(held.all);
+        if held.of(tenant) >= share.tenant.min(free) {
+            return Err(tenant);
+        }
+        held.all += 1;
+        for whose in [pod, tenant] {
+            *held.counts.entry(whose).or_default() += 1;
+        }
+        Ok(Permit { tally: self.clone(), asker: *asker })
     }
 
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        let held = lock(&self.0);
+        held.all == 0 && held.counts.is_empty()
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut counts = lock(&self.tally.0);
-        if let Some(count) = counts.get_mut(&self.whose) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.whose);
-            }
-        }
+        let mut held = lock(&self.tally.0);
+        held.all -= 1;
+        both(&self.asker).into_iter().for_each(|whose| held.give_back(whose));
     }
+}
+
+/// Those whose limits an asker is under.
+fn both(asker: &Asker) -> [Whose; 2] {
+    [Whose::Pod(asker.pod), Whose::Tenant(asker.tenant)]
 }
 
 /// A thread that panicked leaves a map of numbers that are still numbers.
@@ -163,12 +200,31 @@ mod tests {
     #[test]
     fn a_permit_that_is_dropped_can_be_taken_again() {
         let tally = Arc::new(Tally::default());
-        let whose = Whose::Pod(PodId(1));
-        let first = tally.take(whose, 1);
-        assert!(first.is_some() && tally.take(whose, 1).is_none());
-        assert!(tally.take(Whose::Pod(PodId(2)), 1).is_some());
+        let share = Share { pod: 1, tenant: 8, all: 100 };
+        let first = tally.take(&asker(1, 1), share);
+        assert!(first.is_ok());
+        assert_eq!(tally.take(&asker(1, 1), share).unwrap_err(), Whose::Pod(PodId(1)));
+        assert!(tally.take(&asker(2, 1), share).is_ok());
         drop(first);
-        assert!(tally.take(whose, 1).is_some());
+        assert!(tally.take(&asker(1, 1), share).is_ok());
+        assert!(tally.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_has_its_limit_and_no_more_than_it_leaves_to_others() {
+        let tally = Arc::new(Tally::default());
+        let all_of = |tenant, share: Share| {
+            let taken = (0..100).map(|pod| tally.take(&asker(1000 * tenant + pod, tenant), share));
+            let (held, refused): (Vec<_>, Vec<_>) = taken.partition(Result::is_ok);
+            let mut refused = refused.into_iter().map(|it| it.unwrap_err());
+            assert!(refused.all(|whose| whose == Whose::Tenant(TenantId(tenant))));
+            held
+        };
+        assert_eq!(all_of(1, Share { pod: 1, tenant: 8, all: 100 }).len(), 8);
+        let scarce = Share { pod: 1, tenant: 90, all: 64 };
+        let first = all_of(1, scarce);
+        assert_eq!((first.len(), all_of(2, scarce).len()), (32, 16));
+        drop(first);
         assert!(tally.is_empty());
     }
 }

@@ -117,7 +117,14 @@ impl Secondary {
     /// The server has a runtime of its own, which must not be made inside of ours.
     async fn start(&self) -> Result<Server, ServerError> {
         let limits = Limits { tenant: EVERYBODY, ..Limits::default() };
-        let config = Config { listen: self.listen.clone(), limits, ..Config::default() };
+        let usual = Config::default();
+        let config = Config {
+            listen: self.listen.clone(),
+            limits,
+            // The one tenant that asks here can have half.
+            tcp_connections: 2 * usual.tcp_connections,
+            ..usual
+        };
         let numbers = RandomState::new();
         let askers = move |from: SocketAddr| {
             let pod = PodId(numbers.hash_one(from.ip()));

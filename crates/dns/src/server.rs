@@ -1,7 +1,7 @@
 //! The server: what is listened on, which networks it answers, and its end.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -15,6 +15,7 @@ use crate::asker::{Askers, NetworkKey};
 use crate::config::{Config, Forwarding};
 use crate::counters::{Counters, Counts};
 use crate::feed::Feed;
+use crate::hearing::hear_only;
 use crate::limits::{Gate, Tally};
 use crate::network::Networks;
 use crate::slow::{self, Job};
@@ -73,6 +74,7 @@ impl Shared {
 pub struct Server {
     shared: Arc<Shared>,
     sockets: Vec<Arc<UdpSocket>>,
+    listeners: Vec<TcpListener>,
     threads: Vec<JoinHandle<()>>,
     end: Option<oneshot::Sender<()>>,
 }
@@ -93,7 +95,8 @@ impl Server {
         });
         let (end, ended) = oneshot::channel();
         let (jobs, todo) = mpsc::channel(MOST_JOBS);
-        let mut server = Server { shared, sockets: vec![], threads: vec![], end: Some(end) };
+        let (sockets, listeners, threads) = (vec![], vec![], vec![]);
+        let mut server = Server { shared, sockets, listeners, threads, end: Some(end) };
         for address in server.shared.config.listen.clone() {
             server.listen_udp(address, &jobs)?;
         }
@@ -146,6 +149,12 @@ impl Server {
         all
     }
 
+    /// Hears this link alone from now on. Before, it hears every link.
+    pub fn hear(&self, link: u32) -> io::Result<()> {
+        self.sockets.iter().try_for_each(|socket| hear_only(socket, link))?;
+        self.listeners.iter().try_for_each(|listener| hear_only(listener, link))
+    }
+
     fn listen_udp(
         &mut self,
         address: SocketAddr,
@@ -174,6 +183,8 @@ impl Server {
         for address in self.addresses() {
             let fail = |source| ServerError::Listen { address, over: "TCP", source };
             let listener = tcp_listener(address).map_err(fail)?;
+            self.listeners.push(listener.try_clone().map_err(fail)?);
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(fail)?;
             runtime.spawn(tcp::run(self.shared.clone(), listener));
         }
         drop(inside);
@@ -239,11 +250,11 @@ fn udp_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-fn tcp_listener(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
+fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    tokio::net::TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }

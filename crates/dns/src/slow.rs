@@ -12,7 +12,7 @@ use crate::answer::{Question, refuse, relay, wanted};
 use crate::asker::Asker;
 use crate::counters::Refused;
 use crate::forward::{Patience, ask};
-use crate::limits::{Permit, Tally, Whose};
+use crate::limits::{Permit, Share, Whose};
 use crate::network::Network;
 use crate::query::Query;
 use crate::reply::{TCP_BUFFER, UDP_BUFFER, Way};
@@ -52,8 +52,8 @@ pub(crate) async fn outside(
         return vec![];
     }
     let zones = network.zones.load_full();
-    let outcome = match permits(shared, asker) {
-        Ok(_permits) => {
+    let outcome = match permit(shared, asker) {
+        Ok(_permit) => {
             let patience =
                 Patience { wait: shared.config.upstream_wait, tries: shared.config.upstream_tries };
             let wanted = wanted(zones.as_deref(), &query);
@@ -69,12 +69,14 @@ pub(crate) async fn outside(
     out
 }
 
-fn permits(shared: &Shared, asker: &Asker) -> Result<[Permit; 2], Refused> {
+fn permit(shared: &Shared, asker: &Asker) -> Result<Permit, Refused> {
     let limits = &shared.config.limits;
-    let take = |whose, most| Tally::take(&shared.forwards, whose, most);
-    let pod = take(Whose::Pod(asker.pod), limits.pod_forwards).ok_or(Refused::PodForwards)?;
-    let tenant = take(Whose::Tenant(asker.tenant), limits.tenant_forwards);
-    Ok([pod, tenant.ok_or(Refused::TenantForwards)?])
+    let (pod, tenant) = (limits.pod_forwards, limits.tenant_forwards);
+    let share = Share { pod, tenant, all: shared.config.forwards };
+    shared.forwards.take(asker, share).map_err(|whose| match whose {
+        Whose::Pod(_) => Refused::PodForwards,
+        Whose::Tenant(_) => Refused::TenantForwards,
+    })
 }
 
 /// The answer where the slow thread has no room for another question.

@@ -1,7 +1,7 @@
 //! Questions over TCP, several on one connection.
 //!
-//! Its rule: a connection that is silent, slow, or one of too many of its pod is closed; it never
-//! holds anything but its own few buffers.
+//! Its rule: a connection that is silent, slow, or one of too many of its pod or tenant is closed; it
+//! never holds anything but its own few buffers.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::answer::{Question, Step, answer};
 use crate::asker::Asker;
 use crate::counters::Refused;
 use crate::feed::{FEED, Feed};
-use crate::limits::{Tally, Whose};
+use crate::limits::{Permit, Share, Whose};
 use crate::network::Network;
 use crate::query::{Query, Unfit};
 use crate::reply::{self, TCP_BUFFER, Way};
@@ -33,7 +33,6 @@ const PORTION: usize = 64 << 10;
 
 /// Takes connections as long as the server lives.
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
-    let places = Arc::new(Semaphore::new(shared.config.tcp_connections));
     loop {
         let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -43,15 +42,26 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
             shared.counters.refused(Refused::UnknownAsker);
             continue;
         };
-        let most = shared.config.limits.pod_connections;
-        let own = Tally::take(&shared.connections, Whose::Pod(asker.pod), most);
-        let (Some(own), Ok(place)) = (own, places.clone().try_acquire_owned()) else { continue };
+        let Some(place) = place(&shared, &asker) else { continue };
         let shared = shared.clone();
         tokio::spawn(async move {
             serve(shared, asker, stream).await;
-            drop((own, place));
+            drop(place);
         });
     }
+}
+
+/// A place for one more connection of the asker; none where its pod or its tenant has too many.
+fn place(shared: &Shared, asker: &Asker) -> Option<Permit> {
+    let all = shared.config.tcp_connections;
+    let share = Share { pod: shared.config.limits.pod_connections, tenant: all, all };
+    let refused = match shared.connections.take(asker, share) {
+        Ok(place) => return Some(place),
+        Err(Whose::Pod(_)) => Refused::PodConnections,
+        Err(Whose::Tenant(_)) => Refused::TenantConnections,
+    };
+    shared.networks.with(asker.network, |network| network.counters.refused(refused));
+    None
 }
 
 type Writer = Arc<Mutex<OwnedWriteHalf>>;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, plain_services,
-    power, probes, reach, restored, services, upgraded, users, workloads,
+    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, plain_ports,
+    plain_services, power, probes, reach, restored, services, upgraded, users, workloads,
 };
 use crate::stage::Stage;
 
@@ -133,6 +133,21 @@ const PROMISES: &[Promise] = &[
     promise(
         "services of no tenant's namespace are led for plain pods, without kube-proxy",
         plain_services::are_led,
+    )
+    .on_own_nodes(),
+    promise(
+        "services of no tenant's namespace are led for the nodes' own processes, too",
+        plain_services::nodes_are_led,
+    )
+    .on_own_nodes(),
+    promise(
+        "node ports of no tenant's services lead to pods of their node and of others",
+        plain_ports::node_ports_are_led,
+    )
+    .on_own_nodes(),
+    promise(
+        "and to pods of their node alone, seen by their clients' address, where they say so",
+        plain_ports::node_ports_stay_on_their_node_where_they_say_so,
     )
     .on_own_nodes(),
     promise(

@@ -58,16 +58,20 @@ fn on_nodes(manifest: &str, names: &[String]) -> String {
     placed.collect::<Vec<_>>().join("\n")
 }
 
-/// Every running pod of both tenants.
+/// Every running pod of both tenants, without those that are about to go.
 pub(crate) fn pods(kubectl: &Kubectl) -> Result<Vec<Pod>> {
     let mut pods = Vec::new();
     for tenant in TENANTS {
         let list = kubectl.get(&["pods", "--namespace", tenant])?;
-        for item in items(&list) {
+        for item in items(&list).iter().filter(|item| stays(item)) {
             pods.push(pod(tenant, item)?);
         }
     }
     Ok(pods)
+}
+
+fn stays(item: &Value) -> bool {
+    item["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn pod(tenant: &str, item: &Value) -> Result<Pod> {
@@ -88,5 +92,12 @@ mod tests {
         let text = "a:\n  kubernetes.io/hostname: node3\n  b: node1";
         assert_eq!(on_nodes(text, &names), "a:\n  kubernetes.io/hostname: gamma\n  b: node1");
         assert_eq!(on_nodes("hostname: node9", &names), "hostname: node9");
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_does_not_stay() {
+        assert!(stays(&serde_json::json!({"metadata": {"name": "web"}})));
+        let going = serde_json::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert!(!stays(&going));
     }
 }

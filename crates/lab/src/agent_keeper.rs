@@ -1,11 +1,12 @@
 //! One agent process for each node, started again whenever it ends.
 
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use atoll_types::InfraMode;
 use tokio::process::{Child, Command};
 
 use crate::home::{Home, NodeHome};
@@ -21,45 +22,67 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// An agent that ran this long did well: the next one starts without delay.
 const GOOD_RUN: Duration = Duration::from_secs(5);
 
-/// Keeps an agent running until the future is dropped; the agent itself lives on then.
-pub(crate) async fn run(home: Home, node: NodeHome, program: std::path::PathBuf) {
-    let mut wait = FIRST_WAIT;
-    loop {
-        let begun = Instant::now();
-        match start(&home, &node, &program) {
-            Ok(mut agent) => {
-                let ended = agent.wait().await;
-                tracing::warn!(node = node.name, ?ended, "the agent ended and is started again");
+/// Who keeps the agent of one node running.
+pub(crate) struct Keeper {
+    home: Home,
+    node: NodeHome,
+    program: PathBuf,
+    infra_mode: InfraMode,
+}
+
+impl Keeper {
+    pub(crate) fn new(home: &Home, node: &NodeHome, program: &Path, infra_mode: InfraMode) -> Self {
+        let (home, node, program) = (home.clone(), node.clone(), program.to_owned());
+        Keeper { home, node, program, infra_mode }
+    }
+
+    /// This very program.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Keeps an agent running until the future is dropped; the agent itself lives on then.
+    pub(crate) async fn run(self) {
+        let (mut wait, node) = (FIRST_WAIT, &self.node.name);
+        loop {
+            let begun = Instant::now();
+            match self.start() {
+                Ok(mut agent) => {
+                    let ended = agent.wait().await;
+                    tracing::warn!(node, ?ended, "the agent ended and is started again");
+                }
+                Err(error) => tracing::error!(node, "cannot start the agent: {error:#}"),
             }
-            Err(error) => tracing::error!(node = node.name, "cannot start the agent: {error:#}"),
+            wait = next_wait(wait, begun.elapsed());
+            tokio::time::sleep(wait).await;
         }
-        wait = next_wait(wait, begun.elapsed());
-        tokio::time::sleep(wait).await;
+    }
+
+    fn start(&self) -> anyhow::Result<Child> {
+        let Keeper { home, node, program, infra_mode } = self;
+        let log = OpenOptions::new().create(true).append(true).open(&node.agent_log)?;
+        let mut command = Command::new(program);
+        command.args(["lab", "enter", "--netns"]).arg(&node.namespace).arg("--").arg(program);
+        command.args(["agent", "--node-name", &node.name, "--cluster-dns", CLUSTER_DNS]);
+        command.args(["--metrics-address", METRICS, "--egress-deny", SERVICES]);
+        command.args(["--infra-mode", &infra_mode.to_string()]);
+        for (option, value) in [
+            ("--kubeconfig", home.node_kubeconfig()),
+            ("--socket", node.agent_socket()),
+            ("--state-dir", node.agent_state()),
+            ("--bpf-root", node.bpf.clone()),
+        ] {
+            command.arg(option).arg(value);
+        }
+        let agent = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let process = agent.id().and_then(|pid| Process::with_pid(pid as i32));
+        process.context("it ended at once")?.write(&node.agent_record())?;
+        Ok(agent)
     }
 }
 
 fn next_wait(before: Duration, ran: Duration) -> Duration {
     if ran >= GOOD_RUN { FIRST_WAIT } else { (before * 2).min(LONGEST_WAIT) }
-}
-
-fn start(home: &Home, node: &NodeHome, program: &Path) -> anyhow::Result<Child> {
-    let log = OpenOptions::new().create(true).append(true).open(&node.agent_log)?;
-    let mut command = Command::new(program);
-    command.args(["lab", "enter", "--netns"]).arg(&node.namespace).arg("--").arg(program);
-    command.args(["agent", "--node-name", &node.name, "--cluster-dns", CLUSTER_DNS]);
-    command.args(["--metrics-address", METRICS, "--egress-deny", SERVICES]);
-    for (option, value) in [
-        ("--kubeconfig", home.node_kubeconfig()),
-        ("--socket", node.agent_socket()),
-        ("--state-dir", node.agent_state()),
-        ("--bpf-root", node.bpf.clone()),
-    ] {
-        command.arg(option).arg(value);
-    }
-    let agent = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-    let process = agent.id().and_then(|pid| Process::with_pid(pid as i32));
-    process.context("it ended at once")?.write(&node.agent_record())?;
-    Ok(agent)
 }
 
 #[cfg(test)]

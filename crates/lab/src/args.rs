@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atoll_types::Label;
+use atoll_types::{InfraMode, Label};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::fabric::MOST_NODES;
@@ -80,6 +80,9 @@ pub struct UpArgs {
     /// network.
     #[arg(long, value_name = "FILE")]
     pub default_network_template_path: Option<PathBuf>,
+    /// Whether pods of tenants reach the nodes directly.
+    #[arg(long, value_name = "isolated|compatible", default_value_t = InfraMode::Isolated)]
+    pub infra_mode: InfraMode,
 }
 
 /// Options of `status`.

@@ -21,12 +21,13 @@ use kube::{Client, ResourceExt};
 use nix::mount::{MsFlags, mount};
 use tokio::sync::watch;
 
+use crate::agent_keeper::Keeper;
 use crate::args::UpArgs;
 use crate::home::{Home, NodeHome, Settings, write_json};
 use crate::kubelet::{self, NodeContext, PLUGIN};
 use crate::node::{self, Readiness};
 use crate::progress::Progress;
-use crate::{agent_keeper, cluster, fabric, scheduler};
+use crate::{cluster, fabric, scheduler};
 
 /// How long the nodes may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -96,7 +97,8 @@ async fn start(home: &Home, args: &UpArgs) -> anyhow::Result<Serving> {
 
     let mut waiting = Vec::new();
     for (node, address) in nodes {
-        waiting.push((node.clone(), start_node(home, node, address, &program, &client).await?));
+        let keeper = Keeper::new(home, &node, &program, args.infra_mode);
+        waiting.push((node.clone(), start_node(home, node, address, keeper, &client).await?));
     }
     for (node, readiness) in waiting {
         wait_until_ready(&node, readiness).await?;
@@ -209,15 +211,15 @@ async fn start_node(
     home: &Home,
     node: NodeHome,
     address: Ipv4Addr,
-    program: &Path,
+    keeper: Keeper,
     client: &Client,
 ) -> anyhow::Result<watch::Receiver<Readiness>> {
     node::register(client, &node.name, address)
         .await
         .with_context(|| format!("cannot make the Node object of {}", node.name))?;
     let (sender, readiness) = watch::channel(Readiness::unknown());
-    let context = NodeContext::new(home, &node, address.into(), program, client);
-    tokio::spawn(agent_keeper::run(home.clone(), node.clone(), program.to_owned()));
+    let context = NodeContext::new(home, &node, address.into(), keeper.program(), client);
+    tokio::spawn(keeper.run());
     tokio::spawn(node::keep_true(client.clone(), node, sender));
     tokio::spawn(kubelet::run(Arc::new(context)));
     Ok(readiness)

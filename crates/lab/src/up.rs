@@ -77,6 +77,7 @@ fn spawn_supervisor(home: &Home, args: &UpArgs) -> anyhow::Result<Child> {
         .args(["lab", "supervise", "--name", home.name().as_str()])
         .args(["--nodes", &args.nodes.to_string(), "--port", &args.port.to_string()])
         .args(template.transpose()?)
+        .args(["--infra-mode", &args.infra_mode.to_string()])
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

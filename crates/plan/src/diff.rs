@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use atoll_types::NetworkId;
+
 use crate::{
     Endpoint, HostInterface, NodePlan, Observed, ObservedInterface, Place, PodInterface, Reach,
     Service, ServiceKey, Step,
 };
 
 /// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
-/// endpoints, doors, services, what is closed outside before any way there, and only then raise
-/// interfaces and answer for addresses), then break (addresses, ways outside, services, endpoints,
-/// interfaces, doors, peers). An interface that must be replaced is taken away before it is made
-/// anew.
+/// endpoints, doors, services, what is closed outside and of infra before any way there, and only
+/// then raise interfaces and answer for addresses), then break (addresses, ways outside and to infra,
+/// services, endpoints, interfaces, doors, peers). An interface that must be replaced is taken away
+/// before it is made anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
     let make = peers_added(desired, observed)
         .chain(interfaces_made(desired, observed))
@@ -22,9 +24,13 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(service_doors_put(desired, observed))
         .chain(outside_closed(desired, observed))
         .chain(egress_put(desired, observed))
+        .chain(infra_put(desired, observed))
+        .chain(let_to_infra(desired, observed))
         .chain(interfaces_raised(desired, observed))
         .chain(addresses_held(desired, observed));
     let unmake = addresses_released(desired, observed)
+        .chain(kept_from_infra(desired, observed))
+        .chain(infra_removed(desired, observed))
         .chain(egress_removed(desired, observed))
         .chain(outside_opened(desired, observed))
         .chain(services_removed(desired, observed))
@@ -256,6 +262,42 @@ fn egress_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.egress.keys().filter(|network| !desired.egress.contains_key(network));
     unwanted.map(|network| Step::RemoveEgress(*network))
+}
+
+/// What is closed goes first: it may lie within what is not.
+fn infra_put(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
+    let wanted = desired.infra.iter();
+    let missing = wanted.filter(|(range, infra)| observed.infra.get(range) != Some(infra));
+    let mut missing: Vec<_> = missing.map(|(range, infra)| (*infra, *range)).collect();
+    missing.sort();
+    missing.into_iter().map(|(infra, range)| Step::PutInfra(range, infra)).collect()
+}
+
+/// And goes last.
+fn infra_removed(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
+    let seen = observed.infra.iter();
+    let unwanted = seen.filter(|(range, _)| !desired.infra.contains_key(range));
+    let mut unwanted: Vec<_> = unwanted.map(|(range, infra)| (*infra, *range)).collect();
+    unwanted.sort();
+    unwanted.into_iter().rev().map(|(_, range)| Step::RemoveInfra(range)).collect()
+}
+
+fn let_to_infra<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let is_right = |network: &NetworkId| observed.compatible.get(network) == Some(&true);
+    let missing = desired.compatible.iter().filter(move |network| !is_right(network));
+    missing.map(|network| Step::LetToInfra(*network))
+}
+
+fn kept_from_infra<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = observed.compatible.keys();
+    let unwanted = seen.filter(|network| !desired.compatible.contains(network));
+    unwanted.map(|network| Step::KeepFromInfra(*network))
 }
 
 fn addresses_held<'a>(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Closed, Egress, HostInterface, Service, ServiceKey, Step};
+use crate::{Closed, Egress, HostInterface, Infra, Service, ServiceKey, Step};
 
 /// Everything the kernel of one node must hold, and nothing of networks that are not on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,12 @@ pub struct NodePlan {
     /// What they do not reach there.
     #[serde(default)]
     pub closed: BTreeSet<Closed>,
+    /// The networks of this node whose pods reach infra: nodes, and pods of no tenant.
+    #[serde(default)]
+    pub compatible: BTreeSet<NetworkId>,
+    /// What of it is where.
+    #[serde(default, with = "pairs")]
+    pub infra: BTreeMap<Cidr, Infra>,
     /// The addresses of the outside that this node answers for, and the network that each is for.
     #[serde(default)]
     pub held: BTreeMap<IpAddr, NetworkId>,
@@ -213,6 +219,10 @@ pub struct Observed {
     pub egress: BTreeMap<NetworkId, Option<Egress>>,
     /// What is closed outside.
     pub closed: BTreeSet<Closed>,
+    /// Networks whose pods reach infra, and whether as they would be made to now.
+    pub compatible: BTreeMap<NetworkId, bool>,
+    /// What is known of infra.
+    pub infra: BTreeMap<Cidr, Infra>,
     /// Addresses of the outside that this node answers for. One that is only half there is seen
     /// with `None`.
     pub held: BTreeMap<IpAddr, Option<NetworkId>>,
@@ -273,6 +283,10 @@ impl Observed {
             Step::OpenOutside(closed) => _ = self.closed.remove(closed),
             Step::PutEgress(network, egress) => _ = self.egress.insert(*network, Some(*egress)),
             Step::RemoveEgress(network) => _ = self.egress.remove(network),
+            Step::PutInfra(range, infra) => _ = self.infra.insert(*range, *infra),
+            Step::RemoveInfra(range) => _ = self.infra.remove(range),
+            Step::LetToInfra(network) => _ = self.compatible.insert(*network, true),
+            Step::KeepFromInfra(network) => _ = self.compatible.remove(network),
             Step::Hold(ip, network) => _ = self.held.insert(*ip, Some(*network)),
             Step::Release(ip) => _ = self.held.remove(ip),
         }

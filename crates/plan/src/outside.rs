@@ -58,3 +58,18 @@ impl fmt::Display for Closed {
         }
     }
 }
+
+/// Where a range of infra is: of nodes, or of their pods that are of no tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Infra {
+    /// Closed to all, whoever is there.
+    Nowhere,
+    /// This node itself.
+    ThisNode,
+    /// Pods of this node.
+    PodsHere,
+    /// Another node.
+    OtherNode,
+    /// Pods of another node.
+    PodsThere,
+}

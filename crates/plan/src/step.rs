@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use atoll_types::{NetAddr, NetworkId};
+use atoll_types::{Cidr, NetAddr, NetworkId};
 
 use crate::{
-    Closed, Doors, Egress, Endpoint, Guard, HostInterface, PodInterface, Service, ServiceDoor,
-    ServiceKey,
+    Closed, Doors, Egress, Endpoint, Guard, HostInterface, Infra, PodInterface, Service,
+    ServiceDoor, ServiceKey,
 };
 
 /// One change to the kernel. Each is repeatable: done twice, it is done.
@@ -50,6 +50,14 @@ pub enum Step {
     PutEgress(NetworkId, Egress),
     /// Let them no longer.
     RemoveEgress(NetworkId),
+    /// Know what of infra is in a range.
+    PutInfra(Cidr, Infra),
+    /// Know it no longer.
+    RemoveInfra(Cidr),
+    /// Let the pods of a network reach infra.
+    LetToInfra(NetworkId),
+    /// Let them no longer.
+    KeepFromInfra(NetworkId),
     /// Answer for an address of the outside, where only what is meant for this network gets in.
     Hold(IpAddr, NetworkId),
     /// Answer for it no longer.
@@ -93,6 +101,10 @@ impl fmt::Display for Step {
             Step::OpenOutside(closed) => write!(f, "open {closed} outside"),
             Step::PutEgress(network, _) => write!(f, "put the egress of network {network}"),
             Step::RemoveEgress(network) => write!(f, "remove the egress of network {network}"),
+            Step::PutInfra(range, _) => write!(f, "put what of infra is in {range}"),
+            Step::RemoveInfra(range) => write!(f, "remove what of infra is in {range}"),
+            Step::LetToInfra(network) => write!(f, "let network {network} reach infra"),
+            Step::KeepFromInfra(network) => write!(f, "keep network {network} from infra"),
             Step::Hold(ip, network) => write!(f, "answer for {ip}, which is network {network}'s"),
             Step::Release(ip) => write!(f, "answer for {ip} no longer"),
             Step::RemoveEndpoint(addr) => write!(f, "remove endpoint {addr}"),

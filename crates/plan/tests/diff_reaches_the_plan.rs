@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use atoll_plan::{
-    Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, NodePlan, Observed,
-    ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor, ServiceKey,
-    Side, Step, diff, diff_services,
+    Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, Infra, NodePlan,
+    Observed, ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor,
+    ServiceKey, Side, Step, diff, diff_services,
 };
-use atoll_types::{MacAddr, NetAddr, NetworkId, Protocol};
+use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
 
 /// A kernel whose links have numbers, as real ones do: an endpoint points at a number.
@@ -27,6 +27,8 @@ struct Kernel {
     service_doors: BTreeMap<ServiceDoor, Option<u16>>,
     egress: BTreeMap<NetworkId, Option<Egress>>,
     closed: BTreeSet<Closed>,
+    compatible: BTreeMap<NetworkId, bool>,
+    infra: BTreeMap<Cidr, Infra>,
     held: BTreeMap<IpAddr, Option<NetworkId>>,
     last_number: u32,
 }
@@ -78,6 +80,10 @@ impl Kernel {
             Step::OpenOutside(closed) => self.open_outside(closed),
             Step::PutEgress(network, egress) => self.let_out(network, egress),
             Step::RemoveEgress(network) => drop(self.egress.remove(&network)),
+            Step::PutInfra(range, infra) => self.put_infra(range, infra),
+            Step::RemoveInfra(range) => self.remove_infra(range),
+            Step::LetToInfra(network) => self.let_to_infra(network),
+            Step::KeepFromInfra(network) => drop(self.compatible.remove(&network)),
             Step::Hold(ip, network) => self.hold(ip, network),
             Step::Release(ip) => drop(self.held.remove(&ip)),
         }
@@ -144,6 +150,22 @@ impl Kernel {
         self.egress.insert(network, Some(egress));
     }
 
+    /// What is open around what is closed is never there without it.
+    fn put_infra(&mut self, range: Cidr, infra: Infra) {
+        assert!(infra == Infra::Nowhere || self.infra.contains_key(&denied()));
+        self.infra.insert(range, infra);
+    }
+
+    fn remove_infra(&mut self, range: Cidr) {
+        assert!(range != denied() || !self.infra.contains_key(&pods_there()));
+        self.infra.remove(&range);
+    }
+
+    fn let_to_infra(&mut self, network: NetworkId) {
+        assert!(self.infra.contains_key(&denied()), "{network} is let in before all is closed");
+        self.compatible.insert(network, true);
+    }
+
     /// And nothing is opened while those are out to whom it was closed.
     fn open_outside(&mut self, closed: Closed) {
         let is_out = closed.to.is_some_and(|network| self.egress.contains_key(&network));
@@ -183,6 +205,8 @@ impl Kernel {
             service_doors: self.service_doors.clone(),
             egress: self.egress.clone(),
             closed: self.closed.clone(),
+            compatible: self.compatible.clone(),
+            infra: self.infra.clone(),
             held: self.held.clone(),
         }
     }
@@ -219,6 +243,8 @@ impl Kernel {
             && observed.service_doors == service_doors
             && observed.egress.keys().eq(plan.egress.keys())
             && observed.closed == plan.closed
+            && observed.compatible.keys().eq(&plan.compatible)
+            && observed.infra == plan.infra
             && observed.held.keys().eq(plan.held.keys())
     }
 }
@@ -255,6 +281,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         if *here {
             plan.egress.insert(addr.network, Egress::Node);
             plan.closed.insert(own_range(addr.network));
+            plan.compatible.insert(addr.network);
+            plan.infra.extend([(pods_there(), Infra::PodsThere), (denied(), Infra::Nowhere)]);
             let edge = edge(addr.network);
             plan.services
                 .entry(edge)
@@ -265,6 +293,15 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         }
     }
     plan
+}
+
+/// Pods of no tenant, and some of them whom nobody reaches.
+fn pods_there() -> Cidr {
+    "10.244.0.0/16".parse().unwrap()
+}
+
+fn denied() -> Cidr {
+    "10.244.7.0/24".parse().unwrap()
 }
 
 /// What is a network's own.
@@ -412,6 +449,9 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             "close 10.0.0.0/24 to network 1 outside".into(),
             "put the egress of network 1".into(),
+            "put what of infra is in 10.244.7.0/24".into(),
+            "put what of infra is in 10.244.0.0/16".into(),
+            "let network 1 reach infra".into(),
             format!("raise interface {name}"),
             "answer for 192.0.2.1, which is network 1's".into(),
         ]
@@ -423,6 +463,9 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
         down[..],
         [
             Step::Release(_),
+            Step::KeepFromInfra(_),
+            Step::RemoveInfra(_),
+            Step::RemoveInfra(_),
             Step::RemoveEgress(_),
             Step::OpenOutside(_),
             Step::RemoveService(_),

@@ -6,6 +6,7 @@
 
 mod cidr;
 mod gateway;
+mod infra_mode;
 mod mac;
 mod name;
 mod netaddr;
@@ -14,6 +15,7 @@ mod protocol;
 
 pub use cidr::{Cidr, CidrError};
 pub use gateway::{GATEWAY_V4, GATEWAY_V6, gateway_of};
+pub use infra_mode::{InfraMode, InfraModeError};
 pub use mac::{MacAddr, MacError};
 pub use name::{Label, NameError, NetworkName, PodRef};
 pub use netaddr::NetAddr;

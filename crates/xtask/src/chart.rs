@@ -30,6 +30,9 @@ const MARKS: [Mark; 4] = [
             {{- with .Values.egressDeny }}
             - --egress-deny={{ join \",\" . }}
             {{- end }}
+            {{- with .Values.infraMode }}
+            - --infra-mode={{ . }}
+            {{- end }}
             {{- with .Values.tunnelPort }}
             - --tunnel-port={{ . }}
             {{- end }}

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use atoll_dns::{hear_all, hear_only};
 use atoll_model::compile::Front;
 use atoll_model::export::Audience;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -54,6 +55,7 @@ struct Listening {
     port: u16,
     offer: Offer,
     shared: Arc<ArcSwap<Offer>>,
+    listener: Arc<TcpListener>,
     task: JoinHandle<()>,
 }
 
@@ -67,12 +69,14 @@ impl Drop for Listening {
 pub(super) struct Fronts {
     /// Where to listen, one address of each family.
     behind: [IpAddr; 2],
+    /// The link that is heard, once it is one alone.
+    heard: Option<u32>,
     listening: BTreeMap<Place, Listening>,
 }
 
 impl Fronts {
     pub(super) fn behind(addresses: [IpAddr; 2]) -> Self {
-        Fronts { behind: addresses, listening: BTreeMap::new() }
+        Fronts { behind: addresses, heard: None, listening: BTreeMap::new() }
     }
 
     pub(super) fn list(&self) -> Vec<Front<'_>> {
@@ -92,12 +96,25 @@ impl Fronts {
         }
     }
 
+    /// Hears this link alone from now on. Calls that were accepted go on by whichever link they come:
+    /// nobody else knows where they are.
+    pub(super) fn hear(&mut self, link: u32) -> io::Result<()> {
+        if self.heard != Some(link) {
+            let mut listening = self.listening.values();
+            listening.try_for_each(|it| hear_only(&*it.listener, link))?;
+            self.heard = Some(link);
+        }
+        Ok(())
+    }
+
     fn begin(&mut self, place: Place, offer: Offer, exchange: &Exchange) {
         match self.bind(place) {
             Ok((port, listener)) => {
                 let shared = Arc::new(ArcSwap::from_pointee(offer.clone()));
-                let task = tokio::spawn(serve(listener, shared.clone(), exchange.clone()));
-                self.listening.insert(place, Listening { port, offer, shared, task });
+                let listener = Arc::new(listener);
+                let serving = serve(listener.clone(), shared.clone(), exchange.clone());
+                let task = tokio::spawn(serving);
+                self.listening.insert(place, Listening { port, offer, shared, listener, task });
             }
             Err(error) => {
                 let (ip, port) = (place.ip, place.port);
@@ -111,7 +128,7 @@ impl Fronts {
         let ip = self.behind[usize::from(place.ip.is_ipv6())];
         let is_taken = |port: &u16| self.listening.values().any(|it| it.port == *port);
         for port in LISTENERS.filter(|port| !is_taken(port)) {
-            match listen(SocketAddr::new(ip, port)) {
+            match listen(SocketAddr::new(ip, port), self.heard) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 done => return done.map(|listener| (port, listener)),
             }
@@ -129,19 +146,20 @@ impl Listening {
     }
 }
 
-fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+fn listen(at: SocketAddr, heard: Option<u32>) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    heard.map_or(Ok(()), |link| hear_only(&socket, link))?;
     socket.set_reuseaddr(true)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)
 }
 
-async fn serve(listener: TcpListener, offer: Arc<ArcSwap<Offer>>, exchange: Exchange) {
+async fn serve(listener: Arc<TcpListener>, offer: Arc<ArcSwap<Offer>>, exchange: Exchange) {
     let turn = Arc::new(AtomicUsize::new(0));
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Ok(stream) = at_once(stream) else { continue };
+                let Ok(stream) = hear_all(&stream).and_then(|()| at_once(stream)) else { continue };
                 let call = Call { stream, from, offer: offer.load_full(), turn: turn.clone() };
                 tokio::spawn(take(call, exchange.clone()));
             }

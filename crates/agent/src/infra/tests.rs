@@ -18,7 +18,8 @@ const SERVICE: [u8; 4] = [10, 96, 0, 1];
 
 /// The agent's side: its own address on the loopback, so that tests do not meet.
 fn infra(behind: [u8; 4]) -> Infra {
-    let mut infra = Infra::behind([behind.into(), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)]);
+    let behind = [behind.into(), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)];
+    let mut infra = Infra::behind(behind, 4 * PER_POD);
     infra.exchange.interface_of = |ip| match ip {
         IpAddr::V4(v4) => Some(v4.octets()[3].into()),
         IpAddr::V6(_) => None,
@@ -166,4 +167,27 @@ async fn each_address_and_port_has_a_listener_of_its_own_which_goes_with_it() {
     assert!(targets.iter().all(|it| *it == [at]), "{targets:?}");
     infra.offer(&BTreeMap::new());
     assert!(infra.fronts().is_empty());
+}
+
+/// An index that no link has.
+const ELSEWHERE: u32 = 0x7fff_fff0;
+
+#[tokio::test]
+async fn calls_come_by_the_one_link_and_those_that_were_taken_go_on_when_it_is_another() {
+    let mut infra = infra([127, 77, 0, 9]);
+    let here = nix::net::if_::if_nametoindex("lo").unwrap();
+    let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let behind = vec![echo.local_addr().unwrap()];
+    infra.hear(here).unwrap();
+    let listener = offer(&mut infra, Audience::All, behind).unwrap();
+    let mut taken = call(&infra, [127, 0, 0, 5], listener).await;
+    let (mut target, _) = echo.accept().await.unwrap();
+    infra.hear(ELSEWHERE).unwrap();
+    let brief = std::time::Duration::from_millis(200);
+    let unheard = tokio::time::timeout(brief, call(&infra, [127, 0, 0, 6], listener)).await;
+    assert!(unheard.is_err(), "nobody is heard");
+    taken.write_all(b"still here").await.unwrap();
+    target.read_exact(&mut [0; 10]).await.unwrap();
+    infra.hear(here).unwrap();
+    drop(call(&infra, [127, 0, 0, 6], listener).await);
 }

@@ -10,6 +10,9 @@ use super::*;
 struct Maps {
     services: BTreeMap<ServiceKey, Service>,
     links: Vec<String>,
+    /// Whether clients from outside were to be served, each time that it was said.
+    entered: Vec<bool>,
+    has_no_uplink: bool,
     writes: usize,
     refuses: bool,
 }
@@ -43,10 +46,19 @@ impl PlainKernel for Maps {
         self.links.push(link.to_owned());
         Ok(())
     }
+
+    async fn serve_outside(&mut self, is_needed: bool) -> Result<()> {
+        self.entered.push(is_needed);
+        if self.has_no_uplink {
+            bail!("no");
+        }
+        Ok(())
+    }
 }
 
 fn desk() -> Desk<Maps> {
-    Desk::new(Register::new("node1", None), Maps::default())
+    let outside = vec!["192.0.2.1".parse().unwrap()];
+    Desk::new(Register::new("node1", None, outside), Maps::default())
 }
 
 fn namespaces(names: &[&str]) -> News {
@@ -57,6 +69,14 @@ fn service(ip: &str) -> ServiceFront {
     let spec = json!({"clusterIPs": [ip], "ports": [{"port": 80}]});
     let object = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}));
     ServiceFront::read(&object.unwrap()).unwrap()
+}
+
+/// `web` with a node port.
+fn entered_service(ip: &str) -> Delta<String, ServiceFront> {
+    let ports = json!([{"port": 80, "nodePort": 30080}]);
+    let spec = json!({"type": "NodePort", "clusterIPs": [ip], "ports": ports});
+    let object = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}));
+    Delta::Put("web".to_owned(), ServiceFront::read(&object.unwrap()).unwrap())
 }
 
 fn slice(ip: &str) -> PlainGroup {
@@ -170,4 +190,39 @@ async fn a_link_that_cannot_be_served_is_refused_by_name_and_the_next_is_served(
     let AgentReply::Failed(error) = gone.await.unwrap() else { panic!("there is no such link") };
     assert!(error.msg.contains("behind link gone"), "{}", error.msg);
     assert_eq!(there.await.unwrap(), AgentReply::Done);
+}
+
+#[tokio::test]
+async fn clients_from_outside_are_served_while_there_is_a_node_port() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.work().await;
+    assert_eq!(desk.kernel.entered, [false]);
+    hear(&mut desk, [News::Services("infra".to_owned(), entered_service("10.96.0.9"))]);
+    desk.work().await;
+    desk.work().await;
+    assert_eq!(desk.kernel.entered, [false, true], "it was said once");
+    desk.is_entered = None;
+    desk.work().await;
+    assert_eq!(desk.kernel.entered, [false, true, true], "somebody looked again");
+    hear(&mut desk, nothing_of("infra"));
+    desk.work().await;
+    assert_eq!(desk.kernel.entered.last(), Some(&false));
+}
+
+#[tokio::test]
+async fn an_uplink_that_refuses_is_asked_again_and_no_pod_waits_for_it() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    desk.kernel.has_no_uplink = true;
+    let answer = ask(&mut desk, "veth1");
+    desk.work().await;
+    assert_eq!(answer.await.unwrap(), AgentReply::Done);
+    assert!(desk.is_late());
+    desk.kernel.has_no_uplink = false;
+    desk.work().await;
+    assert!(!desk.is_late());
+    assert_eq!(desk.kernel.entered, [false, false]);
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
 use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff, diff_services};
+use atoll_types::InfraMode;
 use tokio::time::Instant;
 
 use super::{Attendants, LONGEST_RETRY, RETRY, Reconciler};
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
+use crate::report::{NetworkReport, Report};
 
 impl<K: Kernel, F> Reconciler<K, F> {
     /// Brings the kernel to what was seen. Before everything has been seen once, it does nothing:
@@ -54,7 +56,10 @@ impl<K: Kernel, F> Reconciler<K, F> {
     }
 
     /// Tells who is behind the interfaces that the kernel has to those who serve pods.
-    pub(super) fn introduce_pods(&self) -> bool {
+    pub(super) fn introduce_pods(&mut self) -> bool {
+        if !self.hear_pods() {
+            return false;
+        }
         let Attendants { names, infra, probes, .. } = &self.attendants;
         if names.is_none() && infra.is_none() && probes.is_none() {
             return true;
@@ -72,6 +77,18 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let probed = self.seen.probed();
         probes.iter().for_each(|probes| probes.know(probed, &interfaces, &self.primaries));
         true
+    }
+
+    /// Has those who know pods by their aliases hear them by the node's link alone, which may be another
+    /// by now. Whoever is not heard so becomes known to nobody.
+    fn hear_pods(&mut self) -> bool {
+        let Some(link) = self.kernel.node_link() else { return true };
+        let Attendants { names, infra, .. } = &mut self.attendants;
+        let names = names.as_mut().map_or(Ok(()), |names| names.hear(link));
+        let infra = infra.as_mut().map_or(Ok(()), |infra| infra.hear(link));
+        let Err(error) = names.and(infra) else { return true };
+        tracing::error!(%error, link, "cannot hear pods by the node's link");
+        false
     }
 
     /// Puts right what all pods share. Without it, what concerns one pod alone can still be done.
@@ -110,8 +127,17 @@ impl<K: Kernel, F> Reconciler<K, F> {
             self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         view.denied.extend(&self.denied);
+        if self.infra_mode == InfraMode::Compatible {
+            view.infra = self.seen.infra(&self.node);
+            view.kept = self.seen.pool_ranges().chain(self.denied.iter().copied()).collect();
+        }
         let compiled = compile(&view);
-        log_new(&self.complaints, &compiled.complaints);
+        for complaint in new_ones(&self.complaints, &compiled.complaints) {
+            tracing::warn!(%complaint, "left out of the plan");
+            if let Some(report) = NetworkReport::of(complaint) {
+                let _reporter_may_have_ended = self.reports.send(Report::Network(report));
+            }
+        }
         self.complaints = compiled.complaints;
         self.occupants = compiled.occupants;
         self.primaries = compiled.primaries;
@@ -214,8 +240,10 @@ fn has_vanished(sandbox: &Path) -> bool {
     folder_is_there && matches!(sandbox.try_exists(), Ok(false))
 }
 
-fn log_new(before: &[Complaint], now: &[Complaint]) {
-    for complaint in now.iter().filter(|complaint| !before.contains(complaint)) {
-        tracing::warn!(%complaint, "left out of the plan");
-    }
+/// What was not complained about before.
+fn new_ones<'a>(
+    before: &'a [Complaint],
+    now: &'a [Complaint],
+) -> impl Iterator<Item = &'a Complaint> {
+    now.iter().filter(|complaint| !before.contains(complaint))
 }

@@ -236,7 +236,11 @@ impl<K: Kernel, F> Reconciler<K, F> {
     /// Tells the cluster of an interface that was made, and gives what the runtime is told.
     fn report(&self, key: PortKey, port: PlacedPort, name: &HostInterface) -> AttachedInterface {
         let host_interface = name.to_string();
-        let report = AttachedReport { port: key, host_interface: host_interface.clone() };
+        let report = AttachedReport {
+            port: key,
+            pod_uid: port.pod_uid.clone(),
+            host_interface: host_interface.clone(),
+        };
         let _reporter_may_have_ended = self.reports.send(Report::Attached(report));
         AttachedInterface {
             name: port.interface,

@@ -13,7 +13,8 @@ use atoll_model::outside::Held;
 use atoll_types::NetworkId;
 use k8s_openapi::api::core::v1::Service;
 
-use super::{Delta, Seen, Tenancy, absorb_known};
+use super::listed::absorb_known;
+use super::{Delta, Seen, Tenancy};
 
 /// How a service is exposed, as its type says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -46,7 +46,7 @@ struct Measured {
 pub(crate) fn measure(quick: bool) -> Result<Section> {
     let (sizes, count): (&[usize], usize) = match quick {
         true => (&[10, 100], 10),
-        false => (&[10, 100, 300, 1000], 30),
+        false => (&[10, 100, 1000], 30),
     };
     let measured = sizes.iter().map(|nodes| measure_size(*nodes, count));
     let measured: Vec<Measured> = measured.collect::<Result<_>>()?;

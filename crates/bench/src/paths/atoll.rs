@@ -224,6 +224,7 @@ impl Programmed {
             bpf_root: bpf.path().join("node"),
             underlay: underlay.into(),
             overlay_port: OVERLAY_PORT,
+            pod_questions: 8_000,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("start a runtime");

@@ -86,14 +86,22 @@ impl Place {
 
     /// As a user would; returns when everything runs and every node is Ready.
     pub(super) fn install(&self) -> Result<()> {
-        let cluster = &self.standing.0;
-        let (host, port) = cluster.api_endpoint();
-        let mut install = Command::new(&self.atoll);
-        install.args(["install", "--api-server", &format!("{host}:{port}"), "--kubeconfig"]);
-        let output = install.arg(cluster.kubeconfig()).stdin(Stdio::null()).output();
+        let (host, port) = self.standing.0.api_endpoint();
+        self.atoll(&["install", "--api-server", &format!("{host}:{port}")])
+    }
+
+    /// Takes everything away again.
+    pub(super) fn uninstall(&self) -> Result<()> {
+        self.atoll(&["uninstall"])
+    }
+
+    fn atoll(&self, arguments: &[&str]) -> Result<()> {
+        let mut atoll = Command::new(&self.atoll);
+        atoll.args(arguments).arg("--kubeconfig").arg(self.standing.0.kubeconfig());
+        let output = atoll.stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot run {}", self.atoll.display()))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "atoll install: {}", said.trim());
+        ensure!(output.status.success(), "atoll {}: {}", arguments[0], said.trim());
         Ok(())
     }
 

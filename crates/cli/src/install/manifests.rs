@@ -112,6 +112,8 @@ fn set(arguments: &mut Vec<Value>, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use atoll_types::InfraMode;
+
     use super::*;
 
     fn named(objects: &[DynamicObject], kind_wanted: &str, name: &str) -> DynamicObject {
@@ -151,6 +153,7 @@ mod tests {
             tunnel_port: Some(4790),
             cluster_dns: vec!["10.43.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
             flat_cidrs: vec!["10.200.0.0/16".parse().unwrap()],
+            infra_mode: Some(InfraMode::Compatible),
             ..Settings::default()
         };
         let objects = installation(&settings).unwrap();
@@ -158,6 +161,7 @@ mod tests {
         assert_eq!(agent.iter().filter(|it| it.starts_with("--cluster-dns=")).count(), 1);
         assert!(agent.contains(&"--cluster-dns=10.43.0.10,fd00::a".to_owned()), "{agent:?}");
         assert!(agent.contains(&"--tunnel-port=4790".to_owned()), "{agent:?}");
+        assert!(agent.contains(&"--infra-mode=compatible".to_owned()), "{agent:?}");
         let controller = arguments(&objects, "Deployment", "atoll-controller");
         assert!(controller.contains(&"--flat-cidrs=10.200.0.0/16".to_owned()), "{controller:?}");
         let place = named(&objects, "ConfigMap", "atoll-api-server");

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use atoll_types::Cidr;
+use atoll_types::{Cidr, InfraMode};
 use serde::{Deserialize, Serialize};
 
 /// The settings of an installation. What is not said keeps its default, or in an upgrade what it
@@ -48,11 +48,16 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', conflicts_with = "delegate")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) plain_network: Vec<Cidr>,
-    /// Whether the services of namespaces of no tenant are led for the pods of the plain network, as
-    /// they are by default; say false where kube-proxy does that.
+    /// Whether the services of namespaces of no tenant are led for the pods of the plain network, the
+    /// nodes' own processes and who comes to their node ports, as they are by default; say false where
+    /// kube-proxy does that.
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) plain_services: Option<bool>,
+    /// Whether pods of tenants reach the nodes and the pods of no tenant directly; isolated by default.
+    #[arg(long, value_name = "isolated|compatible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) infra_mode: Option<InfraMode>,
 }
 
 /// An address and a port.
@@ -91,6 +96,7 @@ impl Settings {
             delegate: self.delegate.or(before.delegate),
             plain_network: either(self.plain_network, before.plain_network),
             plain_services: self.plain_services.or(before.plain_services),
+            infra_mode: self.infra_mode.or(before.infra_mode),
         }
     }
 
@@ -105,6 +111,7 @@ impl Settings {
             ("--cluster-dns", joined(&self.cluster_dns)),
             ("--cluster-domain", self.cluster_domain.clone()),
             ("--dns-upstream", joined(&self.dns_upstream)),
+            ("--infra-mode", self.infra_mode.map(|mode| mode.to_string())),
         ];
         said(options)
     }

@@ -26,7 +26,7 @@ spec: {type: LoadBalancer, selector: {app.kubernetes.io/name: toolbox}, ports: [
 
 impl Lab {
     /// The address that a load balancer says that it has, once it does.
-    fn outside_address(&self, namespace: &str) -> String {
+    pub(crate) fn outside_address(&self, namespace: &str) -> String {
         let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
         self.eventually(&["get", "service", "edge", "-n", namespace, "-o", path], |said| {
             said.starts_with("172.30.0.")
@@ -101,12 +101,17 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
 /// Waits until the outside is answered at an address by a pod of `tenant`, which sees who it is; says
 /// how often it was not.
 fn await_answer(lab: &Lab, ip: &str, tenant: &str) -> u32 {
+    await_answer_as(lab, ip, tenant, WIRE)
+}
+
+/// The same where the pod sees the client as `seen`.
+pub(crate) fn await_answer_as(lab: &Lab, ip: &str, tenant: &str, seen: &str) -> u32 {
     let (mut last, mut failed) = (None, 0);
     await_condition(|| {
         last = entered(lab, ip, 80);
         let is_answered = last
             .as_ref()
-            .is_some_and(|(pod, peer)| pod.starts_with(&format!("{tenant}/")) && peer == WIRE);
+            .is_some_and(|(pod, peer)| pod.starts_with(&format!("{tenant}/")) && peer == seen);
         failed += u32::from(!is_answered);
         is_answered
     })
@@ -120,7 +125,7 @@ fn patch(lab: &Lab, tenant: &str, spec: &str) {
 }
 
 /// A lab whose two tenants have a load balancer each, by their names and addresses; both answer.
-fn with_two_edges() -> (Lab, [(&'static str, String); 2]) {
+pub(crate) fn with_two_edges() -> (Lab, [(&'static str, String); 2]) {
     let lab = Lab::with_two_tenants();
     lab.apply(POOL).good();
     let edges = ["acme", "globex"].map(|tenant| (tenant, lab.outside_address(tenant)));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::documents::{pod, yaml};
 use crate::fixture::{Lab, await_condition, await_some};
 
-const TENANTS: [&str; 2] = ["acme", "globex"];
+pub(crate) const TENANTS: [&str; 2] = ["acme", "globex"];
 const VIPS: [&str; 2] = ["198.18.0.9", "fd18::9"];
 
 fn nics(last: u8) -> Value {
@@ -21,7 +21,7 @@ fn nics(last: u8) -> Value {
 fn server(tenant: &str, name: &str, node: &str, last: u8) -> Value {
     let mut pod = pod(&format!("{tenant}/{name}"), node, &json!({"app": "shop"}), &nics(last));
     let container = &mut pod["spec"]["containers"][0];
-    container["command"] = json!(["atoll", "toolbox", "serve", "--port", "8080,9090"]);
+    container["command"] = json!(["atoll", "toolbox", "serve", "--port", "8080,9090", "--sctp"]);
     container["ports"] = json!([{"name": "talk", "containerPort": 8080}]);
     pod
 }
@@ -40,7 +40,8 @@ fn shop(tenant: &str, more: &Value) -> Value {
     let mut spec = json!({
         "selector": {"app": "shop"}, "ipFamilyPolicy": "RequireDualStack",
         "ports": [{"name": "http", "port": 80, "targetPort": "talk"},
-                  {"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"}],
+                  {"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"},
+                  {"name": "signal", "port": 82, "targetPort": 8080, "protocol": "SCTP"}],
     });
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({"apiVersion": "v1", "kind": "Service",
@@ -64,10 +65,10 @@ fn tenant(name: &str) -> String {
 }
 
 /// A lab in which both tenants' services are served to both of their pods.
-struct Stage(Lab);
+pub(crate) struct Stage(pub(crate) Lab);
 
 impl Stage {
-    fn new() -> Stage {
+    pub(crate) fn new() -> Stage {
         let lab = Lab::up(2);
         TENANTS.iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
         lab.wait_for_pods();
@@ -77,7 +78,7 @@ impl Stage {
     }
 
     /// Applies the same to both tenants.
-    fn apply(&self, document: impl Fn(&str) -> Value) {
+    pub(crate) fn apply(&self, document: impl Fn(&str) -> Value) {
         for tenant in TENANTS {
             self.0.apply(&yaml(&[document(tenant)])).good();
         }
@@ -89,15 +90,18 @@ impl Stage {
     }
 
     fn patch(&self, patch: &Value) {
-        for tenant in TENANTS {
-            let patch = patch.to_string();
-            let args = ["patch", "service", "shop", "-n", tenant, "--type=merge", "-p", &patch];
-            self.0.kubectl(&args).good();
-        }
+        TENANTS.iter().for_each(|tenant| self.patch_of(tenant, patch));
+    }
+
+    /// Changes the service of one tenant.
+    pub(crate) fn patch_of(&self, tenant: &str, patch: &Value) {
+        let patch = patch.to_string();
+        let args = ["patch", "service", "shop", "-n", tenant, "--type=merge", "-p", &patch];
+        self.0.kubectl(&args).good();
     }
 
     /// Who answers a pod there, by name, and whom it saw.
-    fn answer(
+    pub(crate) fn answer(
         &self,
         tenant: &str,
         from: &str,
@@ -112,12 +116,12 @@ impl Stage {
     }
 
     /// Waits until exactly these pods of the same tenant answer over TCP, in both tenants.
-    fn await_behind(&self, from: &str, ip: &str, port: u16, pods: &[&str]) {
+    pub(crate) fn await_behind(&self, from: &str, ip: &str, port: u16, pods: &[&str]) {
         TENANTS.iter().for_each(|tenant| self.await_behind_of(tenant, from, &at(ip, port), pods));
     }
 
     /// Waits until exactly these pods answer a pod of their own tenant there over TCP.
-    fn await_behind_of(&self, tenant: &str, from: &str, to: &str, pods: &[&str]) {
+    pub(crate) fn await_behind_of(&self, tenant: &str, from: &str, to: &str, pods: &[&str]) {
         let wanted: BTreeSet<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
         let mut last = BTreeSet::new();
         await_condition(|| {
@@ -128,6 +132,12 @@ impl Stage {
         .unwrap_or_else(|()| panic!("{tenant}/{from} {to}: {last:?} and never {wanted:?}"));
     }
 
+    /// Waits until nobody answers a pod there, however often it asks.
+    pub(crate) fn await_nobody(&self, tenant: &str, from: &str, to: &str) {
+        await_condition(|| (0..3).all(|_| self.answer(tenant, from, "tcp", to).is_none()))
+            .unwrap_or_else(|()| panic!("somebody goes on answering {tenant}/{from} at {to}"));
+    }
+
     /// The VIPs that a tenant's service says it has.
     fn vips(&self, tenant: &str) -> Vec<String> {
         let told = self.field(tenant, r"{.metadata.annotations.atoll\.dev/vip}");
@@ -135,7 +145,7 @@ impl Stage {
     }
 
     /// What a field of both services says, which must be the same kind of thing in both.
-    fn field(&self, tenant: &str, path: &str) -> String {
+    pub(crate) fn field(&self, tenant: &str, path: &str) -> String {
         let path = format!("jsonpath={path}");
         self.0.kubectl(&["get", "service", "shop", "-n", tenant, "-o", &path]).good()
     }
@@ -148,7 +158,7 @@ impl Stage {
     }
 }
 
-fn at(ip: &str, port: u16) -> String {
+pub(crate) fn at(ip: &str, port: u16) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
@@ -168,6 +178,9 @@ fn a_dual_stack_service_has_both_families_at_every_address_and_name_and_may_chan
                 assert_eq!(peer, own, "{ip}");
             }
         }
+        let web = format!("{tenant}/web");
+        stage.0.reach(&web, "sctp", &at(VIPS[0], 82)).good();
+        assert!(!stage.0.connect(&web, "sctp", &at(VIPS[0], 80)).ok, "SCTP has a port of its own");
         for (kind, vip) in ["A", "AAAA"].into_iter().zip(VIPS) {
             await_condition(|| stage.named(tenant, kind) == vip).expect("the name has both");
         }
@@ -257,4 +270,20 @@ fn a_pod_reaches_itself_by_its_service_and_udp_goes_on_while_backends_are_exchan
                 .unwrap_or_else(|()| panic!("{found} is never led to from the same port"));
         }
     }
+}
+
+#[test]
+fn an_external_address_leads_to_ones_own_pods_in_ones_own_network_and_nowhere_else() {
+    const EXTERNAL: &str = "203.0.113.9:80";
+    let stage = Stage::new();
+    let named = |addresses: Value| json!({"spec": {"externalIPs": addresses}});
+    TENANTS.iter().for_each(|tenant| stage.await_nobody(tenant, "web", EXTERNAL));
+    stage.patch_of("acme", &named(json!(["203.0.113.9"])));
+    stage.await_behind_of("acme", "web", EXTERNAL, &["near", "far"]);
+    stage.await_nobody("globex", "web", EXTERNAL);
+    stage.patch_of("globex", &named(json!(["203.0.113.9"])));
+    stage.await_behind("web", "203.0.113.9", 80, &["near", "far"]);
+    stage.patch_of("acme", &named(Value::Null));
+    stage.await_nobody("acme", "web", EXTERNAL);
+    stage.await_behind_of("globex", "web", EXTERNAL, &["near", "far"]);
 }

@@ -2,6 +2,7 @@
 //! addresses and the same VIPs at the same time.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -182,39 +183,46 @@ fn a_service_keeps_its_clients_together_or_on_their_node_where_it_says_so() {
     }
 }
 
-/// A service without a selector, and a slice of it that somebody wrote.
-fn by_hand(tenant: &str, addresses: &[&str]) -> String {
-    let endpoints: Vec<_> = addresses.iter().map(|ip| json!({"addresses": [ip]})).collect();
-    yaml(&[
-        json!({"apiVersion": "v1", "kind": "Service",
-               "metadata": {"name": "hand", "namespace": tenant,
-                            "annotations": {"atoll.dev/vip": "198.18.0.10"}},
-               "spec": {"ports": [{"port": 80}]}}),
-        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-               "metadata": {"name": "hand-1", "namespace": tenant,
-                            "labels": {"kubernetes.io/service-name": "hand"}},
-               "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints}),
-    ])
+/// How long a client is kept together in the test of it, and how long a client then waits.
+const TOGETHER: u64 = 2;
+const PAUSE: Duration = Duration::from_millis(2500);
+
+/// Who answers both tenants, one call each, at the same time.
+fn both_answered(lab: &Lab) -> [Option<String>; 2] {
+    let to = format!("{VIP}:80");
+    TENANTS.map(|tenant| answer(lab, tenant, "tcp", &to).map(|(pod, _)| pod))
 }
 
+/// Time passes for both at once, and what has passed is the one thing that cannot be awaited.
 #[test]
-fn a_slice_by_hand_leads_to_pods_of_the_network_and_an_event_names_everybody_else() {
+fn affinity_lasts_for_its_time_after_the_last_connection_and_then_another_may_answer() {
     let lab = lab_with_both_tenants();
-    lab.apply(&yaml(&[pod("globex", "secret", "node1", 77, "secret")])).good();
-    lab.wait_for_pods();
-    lab.apply(&by_hand("acme", &["10.0.0.6"])).good();
-    let to = "198.18.0.10:80";
-    await_condition(|| answer(&lab, "acme", "tcp", to).is_some()).expect("the pod answers");
-    let strangers = ["10.0.0.77", "127.0.0.1", "169.254.169.254"];
-    lab.apply(&by_hand("acme", &strangers)).good();
-    for stranger in strangers {
-        let events = ["get", "events", "-n", "acme", "-o", "jsonpath={.items[*].message}"];
-        lab.eventually(&events, |said| {
-            said.contains(&format!("endpoint {stranger} is no pod of the service's network"))
-        });
+    let with = |seconds: u64| {
+        let kept = json!({"sessionAffinity": "ClientIP",
+                          "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}});
+        TENANTS.iter().for_each(|it| drop(lab.apply(&yaml(&[shop(it, &kept)])).good()));
+    };
+    with(600);
+    for tenant in TENANTS {
+        await_condition(|| behind(&lab, tenant, 12).len() == 1)
+            .unwrap_or_else(|()| panic!("{tenant} is not kept together"));
     }
-    await_condition(|| answer(&lab, "acme", "tcp", to).is_none()).expect("nobody answers");
-    assert_eq!(failure(&lab, "acme", "tcp", to), "refused");
+    with(TOGETHER);
+    let mut seen = [BTreeSet::new(), BTreeSet::new()];
+    await_condition(|| {
+        for (seen, pod) in seen.iter_mut().zip(both_answered(&lab)) {
+            seen.extend(pod);
+        }
+        let is_over = seen.iter().all(|seen| seen.len() == 2);
+        if !is_over {
+            std::thread::sleep(PAUSE);
+        }
+        is_over
+    })
+    .unwrap_or_else(|()| panic!("they were kept for good: {seen:?}"));
+    for (tenant, seen) in TENANTS.into_iter().zip(seen) {
+        assert_eq!(seen, names(tenant, &["near", "far"]));
+    }
 }
 
 #[test]

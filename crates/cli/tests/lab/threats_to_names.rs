@@ -106,7 +106,7 @@ impl Asker {
 }
 
 /// The index of the host side of a pod's interface.
-fn host_side(player: &Player) -> u32 {
+pub(crate) fn host_side(player: &Player) -> u32 {
     let link = player.namespace.ip("-o link show eth0");
     let index = link.split("eth0@if").nth(1).and_then(|rest| rest.split(':').next());
     index.and_then(|index| index.parse().ok()).unwrap_or_else(|| panic!("no peer in {link}"))

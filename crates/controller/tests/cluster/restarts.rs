@@ -1,13 +1,20 @@
 //! Controllers that are killed, and those that come after.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atoll_api::{Claim, Network, Port, Subnet, Tenant};
 use atoll_controller::ControllerConfig;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::{Resource, ResourceExt};
+use kube::client::Body;
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::net::{TcpSocket, TcpStream};
+use tower::BoxError;
 
 use crate::subject::{Subject, eventually, hasty, make, pod, remove_pods};
 
@@ -131,4 +138,101 @@ async fn of_two_controllers_with_a_lease_one_works_and_the_other_goes_on_after_i
     subject.remove_tenant(&acme).await;
     subject.remove_tenant(&later).await;
     leases.delete("atoll-controller", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_told_to_end_gives_its_lease_up_and_no_others() {
+    let subject = Subject::new("given-up").await;
+    let elected = || ControllerConfig { lease_namespace: Some("default".into()), ..hasty() };
+    let leases = Api::<Lease>::namespaced(subject.client.clone(), "default");
+    let holder = || async {
+        let lease = leases.get_opt("atoll-controller").await.unwrap();
+        lease.and_then(|lease| lease.spec?.holder_identity)
+    };
+    let first = subject.start(elected());
+    let before = eventually(holder).await;
+    subject.start(elected()).stop().await;
+    assert_eq!(holder().await, Some(before), "the one that works goes on");
+    first.stop().await;
+    assert_eq!(holder().await, None, "whoever comes next need not wait");
+    leases.delete("atoll-controller", &DeleteParams::default()).await.unwrap();
+}
+
+/// One who waits for an answer that never comes.
+struct Waits(Arc<AtomicUsize>);
+
+impl Waits {
+    fn among(all: &Arc<AtomicUsize>) -> Waits {
+        all.fetch_add(1, Ordering::SeqCst);
+        Waits(all.clone())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// An API that has no certificate of ours yet, keeps what it is given, and answers nothing else; and how
+/// many wait for that.
+fn api_of_few_words() -> (Client, Arc<AtomicUsize>) {
+    let waiting = Arc::<AtomicUsize>::default();
+    let all = waiting.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let waits = Waits::among(&all);
+        async move {
+            let (status, said) = match (request.method(), request.uri().path().rsplit('/').nth(1)) {
+                (&http::Method::GET, Some("secrets")) => {
+                    let missing = json!({"kind": "Status", "code": 404, "reason": "NotFound"});
+                    (404, missing.to_string().into_bytes())
+                }
+                (_, Some("mutatingwebhookconfigurations")) => {
+                    (200, json!({"metadata": {"name": "atoll-probes"}}).to_string().into_bytes())
+                }
+                (&http::Method::POST, _) => {
+                    (201, request.into_body().collect_bytes().await?.to_vec())
+                }
+                _ => std::future::pending().await,
+            };
+            drop(waits);
+            Ok::<_, BoxError>(http::Response::builder().status(status).body(Body::from(said))?)
+        }
+    });
+    (Client::new(service, "default"), waiting)
+}
+
+/// A port of this machine that nobody else gets: others may have it beside us, and only if they ask for
+/// that very one.
+fn port_of_our_own() -> (TcpSocket, SocketAddr) {
+    let held = TcpSocket::new_v4().unwrap();
+    held.set_reuseport(true).unwrap();
+    held.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let at = held.local_addr().unwrap();
+    (held, at)
+}
+
+/// A controller that goes on answering for so many seconds once it is told to end, and was told: it does
+/// nothing else any more.
+async fn told_to_end(at: SocketAddr, admission_linger: u64) -> impl Future<Output = ()> {
+    let (client, waiting) = api_of_few_words();
+    let config = ControllerConfig { admission_address: Some(at), admission_linger, ..hasty() };
+    let running = Subject::start_with(client, config);
+    let waiting = || waiting.load(Ordering::SeqCst);
+    eventually(|| async { (waiting() > 0).then_some(()) }).await;
+    eventually(|| async { TcpStream::connect(at).await.ok() }).await;
+    let ended = running.tell_to_end();
+    eventually(|| async { (waiting() == 0).then_some(()) }).await;
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_told_to_end_answers_for_a_while_what_it_is_still_asked() {
+    let (_held, at) = port_of_our_own();
+    let hours = told_to_end(at, 10_000).await;
+    assert!(TcpStream::connect(at).await.is_ok(), "it may still be asked");
+    drop(hours);
+    let (_held, at) = port_of_our_own();
+    told_to_end(at, 0).await.await;
+    assert!(TcpStream::connect(at).await.is_err(), "it has ended");
 }

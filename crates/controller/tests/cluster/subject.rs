@@ -45,9 +45,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(self) {
+        self.tell_to_end().await;
+    }
+
+    /// Tells the controller to end, as SIGTERM does; done when it has.
+    pub(crate) fn tell_to_end(mut self) -> impl Future<Output = ()> {
         self.stop.take().unwrap().send(()).unwrap();
-        (&mut self.task).await.unwrap().unwrap();
+        async move { (&mut self.task).await.unwrap().unwrap() }
     }
 
     /// Ends the controller as SIGKILL would.

@@ -76,7 +76,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: test-namespaces}
 rules:
-  - {apiGroups: [""], resources: [namespaces, services], verbs: [get, create, patch, delete]}
+  - {apiGroups: [""], resources: [namespaces, services, services/status], verbs: [get, create, patch, delete]}
   - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [create, delete]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

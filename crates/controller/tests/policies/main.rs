@@ -205,6 +205,9 @@ async fn only_administrators_export_services_to_tenants() {
     refused(cluster::create(&alice, service(to(Some("all")))).await, says);
     allowed(cluster::create(&alice, service(json!({}))).await);
     refused(cluster::patch(&alice, "registry", marked(Some("all"))).await, says);
+    refused(cluster::patch_status(&alice, "registry", marked(Some("all"))).await, says);
+    let status = json!({"status": {"loadBalancer": {}}});
+    allowed(cluster::patch_status(&alice, "registry", status).await);
     allowed(cluster::patch(&admin, "registry", marked(Some("all"))).await);
     refused(cluster::patch(&alice, "registry", marked(None)).await, says);
     let ports = json!({"spec": {"ports": [{"port": 81}]}});

@@ -45,7 +45,7 @@ impl Kin {
         &self.double
     }
 
-    fn backends(&self) -> [&Pod; 2] {
+    pub(crate) fn backends(&self) -> [&Pod; 2] {
         [&self.near, &self.far]
     }
 
@@ -55,7 +55,7 @@ impl Kin {
     }
 }
 
-fn two_tenants(fabric: &Fabric) -> [Kin; 2] {
+pub(crate) fn two_tenants(fabric: &Fabric) -> [Kin; 2] {
     let tenants = [100, 200].map(|first| Kin::new(fabric, first));
     fabric.converge();
     tenants

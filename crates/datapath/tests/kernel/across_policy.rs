@@ -5,41 +5,16 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use atoll_datapath::DropReason;
-use atoll_policy::{
-    Compiler, Event, Interface, Labels, Pod as Facts, PolicyKey, read_network_policy,
-};
+use atoll_policy::{Compiler, Event, Labels};
 use atoll_testkit::eventually;
-use atoll_types::{Label, PodRef};
+use atoll_types::PodRef;
 use serde_json::{Value, json};
 
 use crate::across::Kin;
-use crate::fabric::{Fabric, Pod};
+use crate::fabric::Fabric;
+use crate::policy_threats::{facts, policy, tenant, without_policy};
 use crate::services::{TARGET, converse, front, voice, voices};
 use crate::talk::{BRIEF, LIMIT, connect, listen};
-
-fn tenant() -> Label {
-    "acme".parse().unwrap()
-}
-
-fn facts(pod: &Pod, app: &str, network: &str) -> Facts {
-    let ips = pod.ips().into_iter().collect();
-    let interface = Interface { network: network.parse().unwrap(), id: pod.network, ips };
-    let labels = Labels::from([("app".to_owned(), app.to_owned())]);
-    Facts { labels, interfaces: vec![interface], ..Facts::default() }
-}
-
-/// A policy of the only namespace, about the pods called `app`.
-fn policy(app: &str, mut spec: Value) -> Event {
-    spec["podSelector"] = json!({ "matchLabels": { "app": app } });
-    let object = json!({ "metadata": { "namespace": "shop", "name": "rule" }, "spec": spec });
-    let read = read_network_policy(&tenant(), &serde_json::from_value(object).unwrap());
-    assert_eq!(read.reports, []);
-    Event::Policy(read.policy.key.clone(), Some(Box::new(read)))
-}
-
-fn without_policy() -> Event {
-    Event::Policy(PolicyKey::namespaced(tenant(), "shop", "rule"), None)
-}
 
 /// From the client, or to it, at the port that the backend listens on.
 fn open(direction: &str, peer: &str, port: u16) -> Value {

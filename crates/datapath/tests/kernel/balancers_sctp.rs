@@ -4,6 +4,8 @@
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 
+use atoll_datapath::DropReason;
+use atoll_testkit::eventually;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::balancers::{EMPTY, OWN, PORT, Scene, TARGET, edge, voice};
@@ -60,6 +62,27 @@ fn sctp_reaches_a_backend_by_the_address_and_its_answers_come_from_there() {
                 assert!(is_right(&arrived, true), "{far} {size}");
             }
         }
+    }
+}
+
+/// The checksum of SCTP covers the ports, and nobody can make it from a part of a packet.
+#[test]
+fn sctp_in_parts_from_outside_is_dropped_under_a_name_and_whole_packets_pass() {
+    let scene = Scene::held_by(EMPTY, &[0]);
+    for (number, far) in OWN.into_iter().flat_map(|it| FAR.map(|far| (it, far))) {
+        let place = usize::from(number != OWN[0]);
+        let server = voice(&scene.pods[place][0], far);
+        let there = server.pod.packets();
+        let client = client(&scene, far, edge(number, far));
+        let before = scene.dropped(number, DropReason::NoConnection);
+        client.send(&sctp((FROM, PORT), INIT, 4000, true)).unwrap();
+        eventually("the first part was dropped", || {
+            (scene.dropped(number, DropReason::NoConnection) > before).then_some(())
+        });
+        client.send(&sctp((FROM, PORT), INIT, 100, true)).unwrap();
+        let arrived = heard(&there, far, SCTP);
+        assert_eq!(arrived.len(), sctp((FROM, PORT), INIT, 100, true).len(), "{far}");
+        assert!(is_right(&arrived, true), "{far}");
     }
 }
 

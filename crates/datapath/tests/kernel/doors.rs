@@ -9,6 +9,7 @@ use atoll_plan::{Doors, Resolver};
 
 use crate::fabric::{Fabric, Node, Pod, network};
 use crate::isolation::assert_checksums;
+use crate::outside::World;
 use crate::talk::{BRIEF, LIMIT, Voice, connect, ping, udp};
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -25,7 +26,7 @@ fn doors(own: [&str; 2]) -> Doors {
 }
 
 /// Two pods of two networks on one node, with the very same addresses.
-fn twins() -> (Fabric, [Pod; 2]) {
+pub(crate) fn twins() -> (Fabric, [Pod; 2]) {
     let fabric = Fabric::of(1);
     let pods = [7, 8].map(|number| fabric.planned_pod(0, network(number), "10.0.0.5"));
     {
@@ -45,11 +46,11 @@ pub(crate) fn alias(node: &Node, pod: &Pod, like: IpAddr) -> IpAddr {
 }
 
 /// Where the agent listens for what was sent to `asked`.
-fn behind(door: Door, asked: IpAddr) -> SocketAddr {
+pub(crate) fn behind(door: Door, asked: IpAddr) -> SocketAddr {
     SocketAddr::new(door.listeners()[usize::from(asked.is_ipv6())], DOOR_PORT)
 }
 
-fn agent(node: &Node, at: SocketAddr) -> UdpSocket {
+pub(crate) fn agent(node: &Node, at: SocketAddr) -> UdpSocket {
     let socket = node.namespace.run(|| UdpSocket::bind(at).unwrap());
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket
@@ -190,6 +191,31 @@ fn the_node_speaks_to_a_pod_only_in_answer_from_behind_a_door() {
     let nobody = SocketAddr::new(aliases_of(0x00ff_ffff)[0], 4711);
     agent(node, behind(Door::Cluster, ip("10.96.0.10"))).send_to(b"you", nobody).unwrap();
     node.await_dropped(None, DropReason::UnknownInterface, 1);
+}
+
+/// A machine on the node's link that has the agent's address, and sends what the node has to forward.
+#[test]
+fn what_the_node_only_forwards_is_not_taken_for_the_agents() {
+    let (world, fabric) = World::with_nodes(1);
+    let node = &fabric.nodes[0];
+    let acme = fabric.planned_pod(0, network(7), "10.0.0.5");
+    node.plan.lock().unwrap().doors.insert(network(7), doors(["10.0.0.2", "fd00::2"]));
+    fabric.converge();
+    let forwarding = "/proc/sys/net/ipv6/conf/all/forwarding";
+    node.namespace.run(|| std::fs::write(forwarding, "1").unwrap());
+    let door = behind(Door::Cluster, ip("fd96::a"));
+    let (router, alias) = (ip("fd77::1"), alias(node, &acme, door.ip()));
+    // It must know the node before it has an address that the node would answer itself at.
+    world.udp("[fd77::200]:0".parse().unwrap()).send_to(b"hello", (router, 9)).unwrap();
+    world.namespace.ip(&format!("address add {}/128 dev wire nodad", door.ip()));
+    world.namespace.ip(&format!("-6 route add {alias} via {router}"));
+    let pod = udp(acme.v6(), 4711);
+    world.udp(door).send_to(b"me", (alias, 4711)).unwrap();
+    node.await_dropped(Some(acme.network), DropReason::NoEndpoint, 1);
+    agent(node, door).send_to(b"you", (alias, 4711)).unwrap();
+    let mut heard = [0; 8];
+    let length = pod.recv(&mut heard).unwrap();
+    assert_eq!(&heard[..length], b"you", "the agent alone is heard");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Nodes and pods for a test: each a namespace, nodes connected by veths, all gone with the value.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
 use atoll_datapath::{Attachment, Connection, Datapath, DatapathConfig, DropReason, Traffic};
 use atoll_plan::{
@@ -13,6 +15,9 @@ use atoll_testkit::{BpfFileSystem, Namespace, PacketSocket, Worker, eventually};
 use atoll_types::{MacAddr, NetAddr, NetworkId};
 
 pub(crate) const OVERLAY_PORT: u16 = 4789;
+
+/// As many as the agent lets a pod put by default.
+pub(crate) const POD_QUESTIONS: u32 = 8_000;
 
 /// What lives on a node's own thread.
 pub(crate) struct State {
@@ -49,6 +54,21 @@ pub(crate) struct Fabric {
     attached: AtomicU32,
 }
 
+/// A test that failed tells what its nodes dropped, and why: often that is the reason.
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        for node in &self.nodes {
+            let told = panic::catch_unwind(AssertUnwindSafe(|| {
+                node.run(|state| state.datapath.as_ref().map(Datapath::drops))
+            }));
+            eprintln!("{} dropped: {:?}", node.underlay, told.ok().flatten());
+        }
+    }
+}
+
 /// The ways of attaching that this kernel has, the best first.
 pub(crate) fn attachments() -> Vec<Attachment> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -67,7 +87,12 @@ impl State {
         let bpf = BpfFileSystem::mount_for_this_thread();
         let bpf_root = bpf.path().join("node");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let config = DatapathConfig { bpf_root, underlay, overlay_port: OVERLAY_PORT };
+        let config = DatapathConfig {
+            bpf_root,
+            underlay,
+            overlay_port: OVERLAY_PORT,
+            pod_questions: POD_QUESTIONS,
+        };
         let mut state = State { runtime, bpf, config, attachment, datapath: None };
         state.open();
         state
@@ -133,6 +158,8 @@ impl Node {
             service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
             egress: plan.egress.iter().map(|(network, it)| (*network, Some(*it))).collect(),
             closed: plan.closed.clone(),
+            compatible: plan.compatible.iter().map(|network| (*network, true)).collect(),
+            infra: plan.infra.clone(),
             held: plan.held.iter().map(|(ip, network)| (*ip, Some(*network))).collect(),
         }
     }

@@ -11,6 +11,10 @@ use crate::talk::{Voice, udp};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const FRAGMENT: u8 = 44;
+const OPTIONS: u8 = 60;
+/// A header of IPv6 alone.
+const IPV6: usize = 40;
 
 struct Scene {
     fabric: Fabric,
@@ -58,7 +62,12 @@ impl Scene {
 }
 
 /// A UDP datagram with a right checksum, in fragments of up to 800 bytes.
-fn in_fragments(ends: (Voice, Voice), id: u16, ports: (u16, u16), content: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn in_fragments(
+    ends: (Voice, Voice),
+    id: u16,
+    ports: (u16, u16),
+    content: &[u8],
+) -> Vec<Vec<u8>> {
     let mut datagram = forge::datagram(ports, content);
     let header = etherparse::UdpHeader::from_slice(&datagram).unwrap().0;
     let sum = match (ends.0.ip, ends.1.ip) {
@@ -159,6 +168,38 @@ fn a_fragment_that_overwrites_the_first_is_dropped() {
         scene.is_dropped(DropReason::OverlappingFragment, &at(56, 9));
         scene.passes(ends.1, &at(64, 9));
         scene.passes(ends.1, &at(56, 10));
+    }
+}
+
+/// Destination options of `size` bytes, padding alone, before `next`.
+fn padding(next: u8, size: usize) -> Vec<u8> {
+    const PAD: u8 = 1;
+    let mut header = vec![0; size];
+    header[..4].copy_from_slice(&[next, (size / 8 - 1) as u8, PAD, (size - 4) as u8]);
+    header
+}
+
+#[test]
+fn a_first_fragment_with_more_headers_before_its_own_is_dropped() {
+    let scene = scene();
+    let ends = (scene.sender.v6(), scene.receivers[0].v6());
+    let datagram = forge::datagram((1, 2), &[1; 56]);
+    let behind_padding = [padding(UDP, 64), datagram.clone()].concat();
+    for more in [true, false] {
+        let parted = fragment(ends, OPTIONS, 9, (0, more), &behind_padding);
+        scene.is_dropped(DropReason::Malformed, &parted);
+    }
+    scene.passes(ends.1, &fragment(ends, UDP, 10, (0, true), &datagram));
+}
+
+#[test]
+fn a_fragment_of_a_fragment_is_dropped() {
+    let scene = scene();
+    let (from, to) = (scene.sender.v6(), scene.receivers[0].v6());
+    for offset in [0, 64] {
+        let inner = fragment((from, to), UDP, 7, (offset, true), &[0; 64]);
+        let outer = fragment((from, to), FRAGMENT, 9, (0, true), &inner[IP + IPV6..]);
+        scene.is_dropped(DropReason::Malformed, &outer);
     }
 }
 

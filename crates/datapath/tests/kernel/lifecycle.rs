@@ -72,12 +72,14 @@ pub(crate) fn lockstep(
     let to = server.local_addr().unwrap();
     let mut heard = [0; 8];
     while !stop.load(Ordering::Relaxed) {
-        let number = count.load(Ordering::Relaxed).to_be_bytes();
-        client.send_to(&number, to).unwrap();
-        let (_, from) = server.recv_from(&mut heard).expect("a question was lost");
+        let asked = count.load(Ordering::Relaxed);
+        client.send_to(&asked.to_be_bytes(), to).unwrap();
+        let question = server.recv_from(&mut heard);
+        let (_, from) = question.unwrap_or_else(|_| panic!("question {asked} to {to} was lost"));
         server.send_to(&heard, from).unwrap();
-        client.recv_from(&mut heard).expect("an answer was lost");
-        assert_eq!(heard, number);
+        let answer = client.recv_from(&mut heard);
+        answer.unwrap_or_else(|_| panic!("answer {asked} from {to} was lost"));
+        assert_eq!(heard, asked.to_be_bytes());
         count.fetch_add(1, Ordering::Relaxed);
     }
 }

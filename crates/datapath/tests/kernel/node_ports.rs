@@ -3,31 +3,31 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use atoll_datapath::DropReason;
-use atoll_plan::{Backend, Closed, Service, ServiceKey, Side};
+use atoll_datapath::{DropReason, OutsideConfig, PlainServices};
+use atoll_plan::{Backend, Closed, PLAIN, Service, ServiceKey, Side};
 use atoll_testkit::eventually;
-use atoll_types::{NetworkId, Protocol};
+use atoll_types::{NetAddr, NetworkId, Protocol};
 use socket2::{Domain, Socket, Type};
 
-use crate::fabric::{Fabric, Pod, network};
+use crate::fabric::{Fabric, Node, Pod, network};
 use crate::outside::{FAR, World};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, listen, udp};
 
-const TARGET: u16 = 8080;
+pub(crate) const TARGET: u16 = 8080;
 /// The networks, and the node port of each.
-const OWN: [(u32, u16); 2] = [(100, 30100), (200, 30200)];
+pub(crate) const OWN: [(u32, u16); 2] = [(100, 30100), (200, 30200)];
 
 /// In each of two networks a pod on either node, of which those in `behind` stand behind the port.
-struct Scene {
-    world: World,
+pub(crate) struct Scene {
+    pub(crate) world: World,
     fabric: Fabric,
-    pods: [[Pod; 2]; 2],
+    pub(crate) pods: [[Pod; 2]; 2],
 }
 
 impl Scene {
-    fn with_backends(behind: &[usize]) -> Scene {
+    pub(crate) fn with_backends(behind: &[usize]) -> Scene {
         let (world, fabric) = World::with_nodes(2);
         let pods = OWN.map(|(number, _)| {
             [0, 1].map(|place| {
@@ -64,14 +64,14 @@ impl Scene {
     }
 
     /// The addresses of a node, of the family of `like`.
-    fn node(&self, place: usize, like: IpAddr) -> IpAddr {
+    pub(crate) fn node(&self, place: usize, like: IpAddr) -> IpAddr {
         match like {
             IpAddr::V4(_) => self.fabric.nodes[place].underlay.into(),
             IpAddr::V6(_) => [0xfd77, 0, 0, 0, 0, 0, 0, 1 + place as u16].into(),
         }
     }
 
-    fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
         self.world.namespace.run(|| {
             let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
@@ -167,7 +167,7 @@ fn a_port_that_leads_to_nobody_refuses_at_once() {
 }
 
 #[test]
-fn no_pod_reaches_a_node_port_and_nobody_comes_in_with_an_address_of_the_network() {
+fn no_pod_reaches_a_node_port_which_the_outside_does() {
     let scene = Scene::with_backends(&[0]);
     let _listener = listen(scene.pods[0][0].v4(), TARGET);
     let to = SocketAddr::new(scene.node(0, FAR[0]), OWN[0].1);
@@ -175,10 +175,6 @@ fn no_pod_reaches_a_node_port_and_nobody_comes_in_with_an_address_of_the_network
         assert!(connect(pod.v4(), 0, to, BRIEF).is_err());
         scene.fabric.nodes[0].await_dropped(Some(pod.network), DropReason::NoEndpoint, 1);
     }
-    scene.world.namespace.ip("address add 10.9.9.9/32 dev lo");
-    scene.fabric.nodes[0].namespace.ip("route add 10.9.9.9/32 via 192.168.77.200");
-    let spoofed = scene.connect("10.9.9.9:40000".parse().unwrap(), to).unwrap_err();
-    assert_eq!(spoofed.kind(), io::ErrorKind::ConnectionRefused, "the node's own stack refuses it");
     scene.connect(SocketAddr::new(FAR[0], 40_000), to).unwrap();
 }
 
@@ -207,4 +203,37 @@ fn a_tunnel_packet_from_outside_is_believed_only_for_networks_that_the_outside_r
     send();
     eventually("it was dropped", || (dropped() > before).then_some(()));
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
+}
+
+/// A node port of no tenant at this node, which leads to another machine.
+fn serve_plain(node: &Node, at: SocketAddr, to: SocketAddr) {
+    node.run(move |state| {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        let overlay_port = state.config.overlay_port;
+        let outside = OutsideConfig { underlay: at.ip(), overlay_port };
+        let opened = PlainServices::open(&state.config.bpf_root, outside);
+        let mut plain = state.runtime.block_on(opened).unwrap();
+        let place = ServiceKey { ip: at.ip(), ..key(PLAIN, true, Protocol::Tcp, at.port()) };
+        let (addr, port) = (NetAddr::new(PLAIN, to.ip()), to.port().try_into().unwrap());
+        let service = Service { backends: [Backend { addr, port }].into(), ..Service::default() };
+        plain.put(place, Some(&service)).unwrap();
+        state.runtime.block_on(plain.serve_outside(true)).unwrap();
+    });
+}
+
+#[test]
+fn a_node_port_of_no_tenant_on_the_same_uplink_leads_to_its_own_and_tenants_to_theirs() {
+    let scene = Scene::with_backends(&[0]);
+    let (node, other) = (scene.node(0, FAR[0]), scene.node(1, FAR[0]));
+    let (plain, machine) = (SocketAddr::new(node, 30_300), SocketAddr::new(other, TARGET));
+    serve_plain(&scene.fabric.nodes[0], plain, machine);
+    let of_machine = scene.fabric.nodes[1].run(move |_| TcpListener::bind(machine).unwrap());
+    let of_tenant = listen(scene.pods[0][0].v4(), TARGET);
+    for port in [40_000, 40_001] {
+        let from = SocketAddr::new(FAR[0], port);
+        let _ours = scene.connect(from, SocketAddr::new(node, OWN[0].1)).unwrap();
+        assert_eq!(of_tenant.accept().unwrap().1, from);
+        let _ours = scene.connect(from, plain).unwrap();
+        assert_eq!(of_machine.accept().unwrap().1.ip(), node);
+    }
 }

@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Closed, Egress};
-use atoll_testkit::{Namespace, eventually};
+use atoll_testkit::{Namespace, bound, eventually};
 
 use crate::fabric::{Fabric, Node, Pod, network};
+use crate::forge::{self, Origin, fragment};
+use crate::service_packets::{SCTP, sctp};
 use crate::talk::{BRIEF, LIMIT, Voice, connect, ping, udp};
 
 const WORLD_V4: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 200);
@@ -44,11 +46,11 @@ impl World {
     }
 
     pub(crate) fn listen(&self, at: SocketAddr) -> TcpListener {
-        self.namespace.run(|| TcpListener::bind(at).unwrap())
+        self.namespace.run(|| bound(|| TcpListener::bind(at)))
     }
 
     pub(crate) fn udp(&self, at: SocketAddr) -> UdpSocket {
-        let socket = self.namespace.run(|| UdpSocket::bind(at).unwrap());
+        let socket = self.namespace.run(|| bound(|| UdpSocket::bind(at)));
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         socket
     }
@@ -255,6 +257,27 @@ fn datagrams_in_fragments_pass_both_ways() {
     }
 }
 
+/// A face changes the ports, which the checksum of SCTP covers.
+#[test]
+fn sctp_in_parts_does_not_leave_and_whole_packets_do() {
+    let scene = Scene::with_egress(&OWN);
+    for far in FAR {
+        for voice in scene.voices(far) {
+            let socket = voice.pod.packets();
+            let packet = sctp((7000, 7001), 1, 1000, true);
+            let to = Origin { face: voice.pod.into(), ip: far };
+            let before = scene.dropped(voice.pod, DropReason::NoConnection);
+            socket.send(&fragment((voice, to), SCTP, 7, (0, true), &packet[..800])).unwrap();
+            let own = Some(voice.pod.network);
+            scene.node().await_dropped(own, DropReason::NoConnection, before + 1);
+            let sent = || scene.node().traffic(voice.pod).unwrap().counters.sent_packets;
+            let passed = sent();
+            socket.send(&forge::packet(voice, far, SCTP, &packet)).unwrap();
+            eventually("a whole packet left", || (sent() > passed).then_some(()));
+        }
+    }
+}
+
 #[test]
 fn an_error_from_outside_reaches_the_pod_whose_packet_it_is_about_and_no_other() {
     let scene = Scene::with_egress(&OWN);
@@ -303,12 +326,7 @@ fn a_network_spends_its_own_ports_towards_one_end_and_nobody_elses() {
     let sender = greedy.packets();
     let spent = || scene.dropped(greedy, DropReason::NatPortsSpent);
     for port in 1..=u16::MAX {
-        let frame = crate::forge::packet(
-            greedy.v4(),
-            far,
-            17,
-            &crate::forge::datagram((port, 5353), b"more"),
-        );
+        let frame = forge::packet(greedy.v4(), far, 17, &forge::datagram((port, 5353), b"more"));
         sender.send(&frame).unwrap();
         if port % 256 == 0 && spent() > 0 {
             break;

@@ -1,251 +1,24 @@
-//! Services of plain pods: on a node that routes between its pods and another machine, as the reference
-//! plugin `ptp` leaves them, a pod speaks to an address that nobody has, and one of those behind it
-//! answers. Each case in both families.
+//! Services of plain pods: a pod speaks to an address that nobody has, and one of those behind it answers.
+//! Each case in both families.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use atoll_datapath::PlainServices;
-use atoll_plan::{Backend, PLAIN, Service, ServiceKey, Side};
-use atoll_testkit::{BpfFileSystem, Namespace, Worker, eventually};
+use atoll_plan::{Backend, PLAIN, Service};
 use atoll_types::{NetAddr, Protocol};
-use socket2::{Domain, Socket, Type};
 
 use crate::fabric::{Fabric, network};
+use crate::plain_stage::{
+    BOTH, Host, OUTSIDE, Stage, TARGET, accept, accept_any, ask, connect, exchange, front, key,
+    listen, open, udp, vip,
+};
 use crate::talk::{BRIEF, LIMIT};
-
-const PORT: u16 = 80;
-const TARGET: u16 = 8080;
-const BOTH: [bool; 2] = [true, false];
-
-/// What lives on the node's own thread.
-struct State {
-    runtime: tokio::runtime::Runtime,
-    bpf: BpfFileSystem,
-    root: PathBuf,
-    plain: PlainServices,
-}
-
-/// Somebody with an address of each family.
-struct Host {
-    namespace: Namespace,
-    ipv4: Ipv4Addr,
-    ipv6: Ipv6Addr,
-}
-
-impl Host {
-    fn ip(&self, v4: bool) -> IpAddr {
-        if v4 { self.ipv4.into() } else { self.ipv6.into() }
-    }
-}
-
-/// A node with two plain pods, and another machine that routes to them.
-struct Stage {
-    worker: Worker<State>,
-    node: Namespace,
-    client: Host,
-    near: Host,
-    far: Host,
-}
-
-fn settings(namespace: &Namespace) {
-    namespace.run(|| {
-        for (name, value) in [
-            ("ipv4/ip_forward", "1"),
-            ("ipv6/conf/all/forwarding", "1"),
-            ("ipv6/conf/default/accept_dad", "0"),
-        ] {
-            std::fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
-        }
-    });
-}
-
-/// A pod as `ptp` makes it: an address of its own, and a route to it on the node.
-fn pod(node: &Namespace, number: u8) -> Host {
-    let namespace = Namespace::new();
-    settings(&namespace);
-    let (link, path) = (format!("veth{number}"), namespace.path());
-    node.ip(&format!("link add {link} type veth peer name eth0 netns {}", path.display()));
-    let (ipv4, ipv6) = (Ipv4Addr::new(10, 244, 1, number), last(0xfd44, number));
-    for (ip, gateway) in [(ipv4.to_string(), "10.244.1.1"), (ipv6.to_string(), "fd44::1")] {
-        let family = if gateway.contains(':') { "-6" } else { "-4" };
-        node.ip(&format!("{family} address add {gateway} dev {link}"));
-        node.ip(&format!("link set {link} up"));
-        node.ip(&format!("{family} route add {ip} dev {link}"));
-        namespace.ip(&format!("{family} address add {ip} dev eth0"));
-        namespace.ip("link set eth0 up");
-        namespace.ip(&format!("{family} route add {gateway} dev eth0"));
-        namespace.ip(&format!("{family} route add default via {gateway} dev eth0"));
-    }
-    Host { namespace, ipv4, ipv6 }
-}
-
-fn last(first: u16, number: u8) -> Ipv6Addr {
-    Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, number.into())
-}
-
-fn machine(node: &Namespace) -> Host {
-    let namespace = Namespace::new();
-    settings(&namespace);
-    let path = namespace.path();
-    node.ip(&format!("link add uplink type veth peer name uplink netns {}", path.display()));
-    let (ipv4, ipv6) = (Ipv4Addr::new(192, 0, 2, 2), last(0x2001, 2));
-    for (place, number) in [(node, 1), (&namespace, 2)] {
-        place.ip(&format!("address add 192.0.2.{number}/24 dev uplink"));
-        place.ip(&format!("address add 2001::{number}/64 dev uplink"));
-        place.ip("link set uplink up");
-    }
-    namespace.ip("route add 10.244.1.0/24 via 192.0.2.1");
-    namespace.ip("-6 route add fd44::/64 via 2001::1");
-    Host { namespace, ipv4, ipv6 }
-}
-
-impl State {
-    fn start() -> Self {
-        let bpf = BpfFileSystem::mount_for_this_thread();
-        let root = bpf.path().join("node");
-        std::fs::create_dir(&root).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let plain = runtime.block_on(open(&root));
-        State { runtime, bpf, root, plain }
-    }
-}
-
-/// As an agent that starts: on the links of all pods that are there.
-async fn open(root: &Path) -> PlainServices {
-    let mut plain = PlainServices::open(root).await.unwrap();
-    let ranges = ["10.244.1.0/24".parse().unwrap(), "fd44::/64".parse().unwrap()];
-    plain.serve_all(&ranges).await.unwrap();
-    plain
-}
-
-fn vip(v4: bool) -> IpAddr {
-    if v4 { [10, 96, 0, 9].into() } else { last(0xfd96, 9).into() }
-}
-
-fn front(v4: bool) -> SocketAddr {
-    SocketAddr::new(vip(v4), PORT)
-}
-
-fn key(ip: IpAddr, protocol: Protocol) -> ServiceKey {
-    let port = PORT.try_into().unwrap();
-    ServiceKey { network: PLAIN, ip, protocol, port, side: Side::Clients }
-}
-
-impl Stage {
-    /// With exactly these behind the service.
-    fn serving(chosen: impl Fn(&Stage) -> Vec<&Host>) -> Stage {
-        let node = Namespace::new();
-        settings(&node);
-        let (far, client, near) = (machine(&node), pod(&node, 2), pod(&node, 3));
-        let worker = Worker::start(&node, State::start);
-        let stage = Stage { worker, node, client, near, far };
-        stage.serve(&chosen(&stage), None);
-        stage
-    }
-
-    fn serve(&self, hosts: &[&Host], affinity: Option<Duration>) {
-        let mut wanted = BTreeMap::new();
-        for (v4, protocol) in
-            BOTH.into_iter().flat_map(|v4| [(v4, Protocol::Tcp), (v4, Protocol::Udp)])
-        {
-            let addr = |host: &&Host| NetAddr::new(PLAIN, host.ip(v4));
-            let port = TARGET.try_into().unwrap();
-            let backends: BTreeSet<_> =
-                hosts.iter().map(|host| Backend { addr: addr(host), port }).collect();
-            wanted.insert(
-                key(vip(v4), protocol),
-                Service { backends, affinity, ..Service::default() },
-            );
-        }
-        self.worker.run(move |state| state.plain.set(&wanted).unwrap());
-    }
-
-    fn serve_nobody(&self) {
-        self.serve(&[], None);
-    }
-}
-
-fn listen(host: &Host, v4: bool) -> TcpListener {
-    let listener = host.namespace.run(|| TcpListener::bind((host.ip(v4), TARGET)).unwrap());
-    listener.set_nonblocking(true).unwrap();
-    listener
-}
-
-fn udp(host: &Host, v4: bool, port: u16) -> UdpSocket {
-    let socket = host.namespace.run(|| UdpSocket::bind((host.ip(v4), port)).unwrap());
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
-    socket
-}
-
-/// A TCP connection from the host's own address and `port` (0: any).
-fn connect(host: &Host, port: u16, to: SocketAddr) -> io::Result<TcpStream> {
-    host.namespace.run(|| {
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&SocketAddr::new(host.ip(to.is_ipv4()), port).into())?;
-        socket.connect_timeout(&to.into(), LIMIT)?;
-        let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(LIMIT))?;
-        Ok(stream)
-    })
-}
-
-/// The next connection of a listener.
-fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
-    let (_, stream, from) = accept_any(&[listener]);
-    (stream, from)
-}
-
-/// The next connection of any of these, and whose it is.
-fn accept_any(listeners: &[&TcpListener]) -> (usize, TcpStream, SocketAddr) {
-    let (place, (stream, from)) = eventually("a connection comes", || {
-        let accepted = listeners.iter().map(|listener| listener.accept().ok());
-        accepted.enumerate().find_map(|(place, it)| Some((place, it?)))
-    });
-    stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    (place, stream, from)
-}
-
-/// Sends bytes to and fro.
-fn exchange(ours: &TcpStream, theirs: &TcpStream, bytes: usize) {
-    let sent: Vec<u8> = (0..bytes).map(|n| (n * 31 % 251) as u8).collect();
-    let (mut ours, mut theirs) = (ours.try_clone().unwrap(), theirs.try_clone().unwrap());
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut heard = vec![0; bytes];
-            theirs.read_exact(&mut heard).unwrap();
-            theirs.write_all(&heard).unwrap();
-        });
-        let mut writer = ours.try_clone().unwrap();
-        scope.spawn({
-            let sent = sent.clone();
-            move || writer.write_all(&sent).unwrap()
-        });
-        let mut heard = vec![0; bytes];
-        ours.read_exact(&mut heard).unwrap();
-        assert!(heard == sent, "what came back is not what was sent");
-    });
-}
-
-/// A question of so many bytes and its answer; gives the client that the server saw.
-fn ask(ours: &UdpSocket, theirs: &UdpSocket, to: SocketAddr, bytes: usize) -> SocketAddr {
-    let question = vec![b'?'; bytes];
-    let mut buffer = vec![0; 65536];
-    ours.send_to(&question, to).unwrap();
-    let (length, from) = theirs.recv_from(&mut buffer).unwrap();
-    assert!(buffer[..length] == question);
-    theirs.send_to(&question, from).unwrap();
-    let (length, answerer) = ours.recv_from(&mut buffer).unwrap();
-    assert_eq!((length, answerer), (bytes, to));
-    from
-}
 
 #[test]
 fn a_service_leads_to_pods_and_machines_which_see_the_clients_own_address() {
@@ -464,7 +237,7 @@ fn a_tenants_pod_on_the_same_node_is_not_led_and_its_link_is_left_alone() {
     let (ip, port) = (tenant[1].ip.into(), TARGET.try_into().unwrap());
     let refused = node.run(move |state| {
         let root = state.config.bpf_root.clone();
-        let mut plain = state.runtime.block_on(PlainServices::open(&root)).unwrap();
+        let mut plain = state.runtime.block_on(PlainServices::open(&root, OUTSIDE)).unwrap();
         let backends = [Backend { addr: NetAddr::new(PLAIN, ip), port }].into();
         let service = Service { backends, ..Service::default() };
         plain.put(key(vip(true), Protocol::Tcp), Some(&service)).unwrap();

@@ -28,19 +28,20 @@ pub(crate) struct Scene {
     compiler: Mutex<Compiler>,
 }
 
-fn tenant() -> Label {
+pub(crate) fn tenant() -> Label {
     "acme".parse().unwrap()
 }
 
-fn facts(pod: &Pod, name: &str) -> Facts {
+/// What policy knows of a pod that is called `app`, in a network that its tenant calls `network`.
+pub(crate) fn facts(pod: &Pod, app: &str, network: &str) -> Facts {
     let ips = pod.ips().into_iter().collect();
-    let interface = Interface { network: "default".parse().unwrap(), id: pod.network, ips };
-    let labels = Labels::from([("app".to_owned(), name.to_owned())]);
+    let interface = Interface { network: network.parse().unwrap(), id: pod.network, ips };
+    let labels = Labels::from([("app".to_owned(), app.to_owned())]);
     Facts { labels, interfaces: vec![interface], ..Facts::default() }
 }
 
 /// A policy of the only namespace, about the pods called `app`.
-fn policy(app: &str, mut spec: Value) -> Event {
+pub(crate) fn policy(app: &str, mut spec: Value) -> Event {
     spec["podSelector"] = json!({ "matchLabels": { "app": app } });
     let object = json!({ "metadata": { "namespace": "shop", "name": "rule" }, "spec": spec });
     let read = read_network_policy(&tenant(), &serde_json::from_value(object).unwrap());
@@ -66,7 +67,7 @@ impl Scene {
         compiler.apply(Event::Namespace(tenant(), "shop".into(), Some(Labels::new())));
         for (pod, name) in [(&scene.client, "client"), (&scene.server, "server")] {
             let named = PodRef::new("shop", name);
-            compiler.apply(Event::Pod(tenant(), named, Some(facts(pod, name))));
+            compiler.apply(Event::Pod(tenant(), named, Some(facts(pod, name, "default"))));
         }
         drop(compiler);
         scene.exchange();
@@ -226,7 +227,7 @@ fn a_pod_of_which_policy_knows_nothing_neither_sends_nor_receives() {
     assert!(!ping(scene.client.v4(), scene.server.ip.into(), BRIEF));
     assert!(!ping(scene.server.v4(), scene.client.ip.into(), BRIEF));
     scene.await_dropped(0, DropReason::PolicyUnknown, 2);
-    let known = Some(facts(&scene.client, "client"));
+    let known = Some(facts(&scene.client, "client", "default"));
     scene.happens(Event::Pod(tenant(), PodRef::new("shop", "client"), known));
     converse(&scene.client, &scene.server);
 }
@@ -257,7 +258,7 @@ impl Scene {
     fn server_alone(&self, events: impl IntoIterator<Item = Event>) {
         let mut compiler = Compiler::new();
         compiler.apply(Event::Namespace(tenant(), "shop".into(), Some(Labels::new())));
-        let server = Some(facts(&self.server, "server"));
+        let server = Some(facts(&self.server, "server", "default"));
         compiler.apply(Event::Pod(tenant(), PodRef::new("shop", "server"), server));
         events.into_iter().for_each(|event| drop(compiler.apply(event)));
         self.fabric.nodes[1].run(move |state| {

@@ -239,6 +239,29 @@ fn two_connections_never_have_the_same_ends() {
 }
 
 #[test]
+fn datagrams_from_one_port_go_the_way_that_was_taken_last_and_their_answers_come_back_by_it() {
+    let fabric = Fabric::of(2);
+    let tenants = two_tenants(&fabric);
+    for tenant in &tenants {
+        for backend in tenant.backends() {
+            fabric.serve(tenant.network(), &[backend], None);
+            for client in voices(&tenant.client) {
+                let server = udp(voice(client, backend), TARGET);
+                let asker = udp(client, 5300);
+                let straight = server.local_addr().unwrap();
+                for to in [straight, front(client.ip), straight, front(client.ip)] {
+                    asker.send_to(b"?", to).unwrap();
+                    let (_, seen) = server.recv_from(&mut [0; 8]).unwrap();
+                    assert_eq!(seen, asker.local_addr().unwrap());
+                    server.send_to(b"!", seen).unwrap();
+                    assert_eq!(asker.recv_from(&mut [0; 8]).unwrap(), (1, to));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn who_asked_before_anybody_was_there_is_led_on_from_the_same_port_once_somebody_is() {
     let fabric = Fabric::of(2);
     let tenants = two_tenants(&fabric);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use atoll_abi::{Door, PROBER_PORTS};
 use atoll_datapath::DropReason;
 use atoll_plan::ServiceDoor;
+use atoll_testkit::bound;
 use atoll_types::NetAddr;
 use socket2::{Domain, Socket, Type};
 
@@ -169,7 +170,7 @@ fn the_agent_probes_the_very_pod_whose_alias_it_calls() {
         for pod in &pods {
             let to = SocketAddr::new(alias(node, pod, own), 8080);
             assert!(probe(node, prober, to, LIMIT).is_none(), "nobody listens there yet");
-            let server = pod.namespace.run(|| TcpListener::bind((own, 8080)).unwrap());
+            let server = pod.namespace.run(|| bound(|| TcpListener::bind((own, 8080))));
             let mut ours = probe(node, prober, to, LIMIT).unwrap();
             let (mut theirs, from) = server.accept().unwrap();
             assert_eq!(from.ip(), prober);

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_testkit::Namespace;
+use atoll_testkit::{Namespace, bound, eventually};
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -50,14 +50,24 @@ impl Pod {
 
 /// A UDP socket of the pod, bound to its own address and `port`.
 pub(crate) fn udp(voice: Voice, port: u16) -> UdpSocket {
-    let socket = voice.pod.namespace.run(|| UdpSocket::bind((voice.ip, port)).unwrap());
+    let socket = voice.pod.namespace.run(|| bound(|| UdpSocket::bind((voice.ip, port))));
     socket.set_read_timeout(Some(LIMIT)).unwrap();
     socket
 }
 
+/// Speaks to the socket's peer until somebody says that it is not there.
+pub(crate) fn await_refusal(socket: &UdpSocket) {
+    socket.set_read_timeout(Some(BRIEF)).unwrap();
+    let is_refusal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    eventually("the peer is refused", || {
+        let sent = socket.send(b"are you there?");
+        sent.err().or_else(|| socket.recv(&mut [0; 8]).err()).filter(is_refusal)
+    });
+}
+
 /// A TCP listener of the pod.
 pub(crate) fn listen(voice: Voice, port: u16) -> TcpListener {
-    voice.pod.namespace.run(|| TcpListener::bind((voice.ip, port)).unwrap())
+    voice.pod.namespace.run(|| bound(|| TcpListener::bind((voice.ip, port))))
 }
 
 /// A TCP connection from the pod's own address and `port` (0: any).

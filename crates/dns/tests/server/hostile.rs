@@ -1,7 +1,7 @@
 //! What the hostile get: strangers nothing, the malformed a short "no", the greedy their share.
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -266,6 +266,30 @@ fn connections_that_say_nothing_hold_only_their_own_pods_places_and_are_closed()
 }
 
 #[test]
+fn a_tenant_whose_pods_hold_all_connections_that_they_can_get_leaves_as_many_to_others() {
+    let limits = Limits { pod_connections: 4, ..Limits::default() };
+    let idle = Duration::from_secs(600);
+    let scarce = Config { limits, tcp_idle: idle, tcp_connections: 16, ..config() };
+    let (server, address) = open(scarce);
+    let pods = (1..=4).flat_map(|pod| [pod; 5]);
+    let mut held: Vec<_> = pods.map(|pod| connect(address, 1, pod)).collect();
+    let whys = [Refused::PodConnections, Refused::TenantConnections];
+    let counts = || whys.map(|why| refused(&server, why));
+    eventually("two pods have all of theirs, and two have none", || {
+        (counts() == [2, 10]).then_some(())
+    });
+    let asks = |stream: &mut TcpStream| {
+        write_framed(stream, &question(WEB, 1, None)).is_ok() && read_framed(stream).is_ok()
+    };
+    assert!(asks(&mut connect(address, 2, 9)), "another tenant is answered");
+    let answered: Vec<bool> = held.iter_mut().map(asks).collect();
+    assert_eq!(answered.iter().filter(|it| **it).count(), 8, "and so are those who came first");
+    drop(held);
+    let again = || asks(&mut connect(address, 1, 5)).then_some(());
+    eventually("the places are free again", again);
+}
+
+#[test]
 fn a_connection_that_announces_more_than_a_question_is_closed_at_once() {
     let (_server, address) = open(config());
     let mut stream = connect(address, 1, 9);
@@ -277,7 +301,26 @@ fn a_connection_that_announces_more_than_a_question_is_closed_at_once() {
 }
 
 /// The start of a question that never ends.
-fn write_half(stream: &mut std::net::TcpStream) {
+fn write_half(stream: &mut TcpStream) {
     use std::io::Write;
     stream.write_all(&[0, 40, 7, 7, 1]).unwrap();
+}
+
+#[test]
+fn who_comes_by_another_link_than_pods_do_is_not_heard() {
+    const ELSEWHERE: u32 = 0x7fff_fff0;
+    let (server, address) = open(config());
+    server.hear(ELSEWHERE).unwrap();
+    let client = Client::new(address, 1, 9).impatient();
+    assert_eq!(client.raw(&question(WEB, 1, None)), None);
+    let brief = Duration::from_millis(300);
+    assert!(TcpStream::connect_timeout(&address, brief).is_err());
+    let asked = || server.counts(network(ACME)).unwrap().queries;
+    assert_eq!(asked(), 0, "nor is it counted for whom it pretends to be");
+    server.hear(nix::net::if_::if_nametoindex("lo").unwrap()).unwrap();
+    assert!(is_answered(address, 1));
+    let mut stream = connect(address, 1, 9);
+    write_framed(&mut stream, &question(WEB, 1, None)).unwrap();
+    assert!(read_framed(&mut stream).is_ok());
+    assert_eq!(asked(), 2);
 }

@@ -11,6 +11,7 @@ pub(crate) mod life;
 pub(crate) mod names;
 pub(crate) mod nodes;
 pub(crate) mod plain;
+pub(crate) mod plain_ports;
 pub(crate) mod plain_services;
 pub(crate) mod power;
 pub(crate) mod probes;

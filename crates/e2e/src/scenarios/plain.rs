@@ -15,7 +15,7 @@ const RANGE: &str = "10.244.0.0/16";
 pub(super) const NAMESPACE: &str = "plain";
 const YESTERDAYS: &str = "atoll-of-yesterday";
 /// A pod that uses its node's network.
-const HOST: &str = "host";
+pub(super) const HOST: &str = "host";
 
 /// Nodes' numbers by the names of pods.
 const PODS: [(&str, usize); 4] = [("one", 0), ("two", 0), ("three", 1), (HOST, 1)];

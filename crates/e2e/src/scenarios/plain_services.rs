@@ -1,5 +1,5 @@
 //! Services of namespaces of no tenant, on nodes without kube-proxy: plain pods are led as Kubernetes
-//! promises to every pod.
+//! promises to every pod, and nodes too.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use atoll_realnodes::wait_until;
 use atoll_toolbox::{Answer, FailureKind, Outcome};
 
-use super::plain::{NAMESPACE, address, probed};
+use super::plain::{HOST, NAMESPACE, address, probed};
 use crate::kubectl::PATIENCE;
 use crate::stage::Stage;
 
@@ -40,9 +40,9 @@ fn cluster_ip(stage: &Stage, namespace: &str, service: &str) -> Result<IpAddr> {
     Ok(ip.parse()?)
 }
 
-/// Who answers a plain pod at a service's address.
-fn led(stage: &Stage, protocol: &str, service: IpAddr) -> Result<Outcome> {
-    Ok(probed(stage, (NAMESPACE, CLIENT), &format!("{protocol}/{service}:80"))?.outcome)
+/// Who answers a pod at a service's address.
+fn led(stage: &Stage, client: &str, protocol: &str, service: IpAddr) -> Result<Outcome> {
+    Ok(probed(stage, (NAMESPACE, client), &format!("{protocol}/{service}:80"))?.outcome)
 }
 
 /// One service for each backend, all of them by TCP and UDP; the backend sees its client's own address,
@@ -56,19 +56,36 @@ pub(crate) fn are_led(stage: &Stage) -> Result<()> {
         let ip = cluster_ip(stage, NAMESPACE, &format!("to-{pod}"))?;
         let seen = if pod == CLIENT { ip } else { own };
         for protocol in ["tcp", "udp"] {
-            let answer = eventually_answered(stage, protocol, ip)?;
+            let answer = eventually_answered(stage, CLIENT, protocol, ip)?;
             ensure!(answer.pod == format!("{NAMESPACE}/{pod}"), "answered by {}", answer.pod);
             ensure!(answer.peer.ip() == seen, "{pod} sees {} by {protocol}", answer.peer);
         }
     }
-    refuses(stage, cluster_ip(stage, NAMESPACE, &format!("to-{NOBODY}"))?)
+    refuses(stage, CLIENT, cluster_ip(stage, NAMESPACE, &format!("to-{NOBODY}"))?)
+}
+
+/// By a pod that uses its node's network: to a pod of that node, and to one of another.
+pub(crate) fn nodes_are_led(stage: &Stage) -> Result<()> {
+    for pod in ["three", "two"] {
+        let ip = cluster_ip(stage, NAMESPACE, &format!("to-{pod}"))?;
+        for protocol in ["tcp", "udp"] {
+            let answer = eventually_answered(stage, HOST, protocol, ip)?;
+            ensure!(answer.pod == format!("{NAMESPACE}/{pod}"), "answered by {}", answer.pod);
+        }
+    }
+    refuses(stage, HOST, cluster_ip(stage, NAMESPACE, &format!("to-{NOBODY}"))?)
 }
 
 /// A service is led a moment after its endpoints were written.
-fn eventually_answered(stage: &Stage, protocol: &str, service: IpAddr) -> Result<Answer> {
+fn eventually_answered(
+    stage: &Stage,
+    client: &str,
+    protocol: &str,
+    service: IpAddr,
+) -> Result<Answer> {
     let mut heard = None;
-    wait_until(&format!("{service} to answer by {protocol}"), PATIENCE, || {
-        heard = match led(stage, protocol, service)? {
+    wait_until(&format!("{service} to answer {client} by {protocol}"), PATIENCE, || {
+        heard = match led(stage, client, protocol, service)? {
             Outcome::Answered(answer) => Some(answer),
             _ => None,
         };
@@ -77,9 +94,9 @@ fn eventually_answered(stage: &Stage, protocol: &str, service: IpAddr) -> Result
     heard.context("nobody answered")
 }
 
-fn refuses(stage: &Stage, service: IpAddr) -> Result<()> {
-    wait_until(&format!("{service} to refuse"), PATIENCE, || {
-        let outcome = led(stage, "tcp", service)?;
+fn refuses(stage: &Stage, client: &str, service: IpAddr) -> Result<()> {
+    wait_until(&format!("{service} to refuse {client}"), PATIENCE, || {
+        let outcome = led(stage, client, "tcp", service)?;
         ensure!(!matches!(outcome, Outcome::Answered(_)), "somebody answers: {outcome:?}");
         Ok(matches!(outcome, Outcome::Failed(failure) if failure.error == FailureKind::Refused))
     })

@@ -5,6 +5,7 @@
 //! [`Complaint`].
 
 mod egress;
+mod infra;
 mod placed_port;
 mod services;
 mod topology;

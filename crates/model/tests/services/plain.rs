@@ -35,6 +35,15 @@ fn web(endpoints: &Value) -> Option<PlainGroup> {
     group("IPv4", &json!([{"port": 8080}]), endpoints)
 }
 
+/// Those who come to the node ports, as the keys of places say, in words.
+fn entered(book: &PlainBook) -> Vec<(String, Vec<String>)> {
+    let told = |(key, service): (&atoll_plan::ServiceKey, &atoll_plan::Service)| {
+        let backends = service.backends.iter().map(|it| it.addr.ip.to_string()).collect();
+        (format!("{:?} {}:{}", key.side, key.ip, key.port), backends)
+    };
+    book.served().iter().filter(|(key, _)| key.port.get() >= 30_000).map(told).collect()
+}
+
 /// Who takes the connections of each address and port, in words.
 fn served(book: &PlainBook) -> Vec<(String, Vec<String>)> {
     let told = |(key, service): (&atoll_plan::ServiceKey, &atoll_plan::Service)| {
@@ -83,7 +92,7 @@ fn an_address_of_the_clients_own_node_or_link_is_nobodys() {
 }
 
 #[test]
-fn each_port_leads_to_the_port_of_its_name_and_sctp_nowhere() {
+fn each_port_leads_to_the_port_of_its_name_by_each_protocol() {
     let ports = json!([
         {"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53},
         {"name": "sctp", "port": 53, "protocol": "SCTP"},
@@ -96,8 +105,8 @@ fn each_port_leads_to_the_port_of_its_name_and_sctp_nowhere() {
     let group = group("IPv4", &ports, &json!([{"addresses": ["10.244.1.2"]}]));
     book.put_slice(&key("web-1"), group);
     let to = |port: u16| vec![format!("10.244.1.2:{port}")];
-    let wanted =
-        [("10.96.0.9:53 TCP".to_owned(), to(5354)), ("10.96.0.9:53 UDP".to_owned(), to(5353))];
+    let wanted = [("TCP", 5354), ("UDP", 5353), ("SCTP", 5355)];
+    let wanted = wanted.map(|(protocol, port)| (format!("10.96.0.9:53 {protocol}"), to(port)));
     assert_eq!(served(&book), wanted);
 }
 
@@ -131,6 +140,32 @@ fn a_service_for_its_own_node_leads_nowhere_else_and_hints_count() {
     assert_eq!(only(&zone), ["10.244.1.2:8080", "10.244.2.2:8080"]);
 }
 
+/// Namespaces are watched apart: that somebody left a place may be seen after somebody else has it.
+#[test]
+fn a_place_that_went_to_another_service_is_its_own_in_whichever_order_that_is_seen() {
+    let spec = json!({"clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}]});
+    let other = ("shop".to_owned(), "web".to_owned());
+    let slice = ("shop".to_owned(), "web-1".to_owned());
+    for goes_first in [true, false] {
+        let mut book = book(&json!({}));
+        book.put_slice(&key("web-1"), web(&json!([{"addresses": ["10.244.1.2"]}])));
+        book.put_slice(&slice, web(&json!([{"addresses": ["10.244.1.3"]}])));
+        if goes_first {
+            book.put_service(&key("web"), None);
+            assert_eq!(served(&book), []);
+        }
+        book.put_service(&other, Some(front(&spec)));
+        assert_eq!(only(&book), ["10.244.1.3:8080"]);
+        book.put_slice(&key("web-1"), web(&json!([{"addresses": ["10.244.1.4"]}])));
+        book.take_touched();
+        book.put_service(&key("web"), None);
+        assert_eq!(only(&book), ["10.244.1.3:8080"], "{goes_first}");
+        assert_eq!(book.take_touched().len(), usize::from(!goes_first), "{goes_first}");
+        book.put_service(&other, None);
+        assert_eq!(served(&book), []);
+    }
+}
+
 #[test]
 fn what_was_touched_is_told_once_and_what_did_not_change_is_not() {
     let mut book = book(&json!({}));
@@ -159,4 +194,57 @@ fn a_namespace_that_is_left_takes_its_services_and_slices_along() {
     book.leave("infra");
     assert_eq!(served(&book), [("10.96.0.7:80 TCP".to_owned(), vec![])]);
     assert!(book.slices_of("infra").is_empty());
+}
+
+/// A book of a node with these addresses, and a service with a node port whose endpoints are on two nodes.
+fn book_of_node(outside: &[&str], more: &Value) -> PlainBook {
+    let ports = json!([{"port": 80, "nodePort": 30080}]);
+    let mut spec = json!({"type": "NodePort", "clusterIPs": ["10.96.0.9"], "ports": ports});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let outside = outside.iter().map(|ip| ip.parse().unwrap()).collect();
+    let mut book = PlainBook::new("node1", None).entered_at(outside);
+    book.put_service(&key("web"), Some(front(&spec)));
+    book.put_slice(
+        &key("web-1"),
+        web(&json!([
+            {"addresses": ["10.244.1.2"], "nodeName": "node1"},
+            {"addresses": ["10.244.2.2"], "nodeName": "node2"},
+        ])),
+    );
+    book
+}
+
+fn all_of(ips: &[&str]) -> Vec<String> {
+    ips.iter().map(|&ip| ip.to_owned()).collect()
+}
+
+#[test]
+fn a_node_port_is_at_the_nodes_addresses_of_the_services_families_and_at_its_loopbacks() {
+    let both = all_of(&["10.244.1.2", "10.244.2.2"]);
+    let wanted = |places: &[&str]| {
+        places.iter().map(|&place| (place.to_owned(), both.clone())).collect::<BTreeSet<_>>()
+    };
+    let seen = |outside: &[&str]| {
+        let book = book_of_node(outside, &json!({}));
+        entered(&book).into_iter().collect::<BTreeSet<_>>()
+    };
+    let places = ["Clients 127.0.0.1:30080", "Clients 192.0.2.1:30080", "Outside 192.0.2.1:30080"];
+    assert_eq!(seen(&["192.0.2.1", "2001:db8::1"]), wanted(&places));
+    assert_eq!(seen(&[]), wanted(&[]), "a node that nobody comes in by has none");
+    let cluster = served(&book_of_node(&["192.0.2.1"], &json!({})));
+    assert!(cluster.iter().any(|(place, _)| place == "10.96.0.9:80 TCP"), "{cluster:?}");
+}
+
+#[test]
+fn who_comes_from_outside_to_a_local_service_meets_pods_of_the_node_and_who_is_here_all() {
+    let local = json!({"externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local"});
+    let seen: std::collections::BTreeMap<_, _> =
+        entered(&book_of_node(&["192.0.2.1"], &local)).into_iter().collect();
+    assert_eq!(seen["Outside 192.0.2.1:30080"], ["10.244.1.2"]);
+    for here in ["Clients 192.0.2.1:30080", "Clients 127.0.0.1:30080"] {
+        assert_eq!(seen[here], ["10.244.1.2", "10.244.2.2"]);
+    }
+    let elsewhere = book_of_node(&["192.0.2.1"], &json!({"externalTrafficPolicy": "Cluster"}));
+    let seen: std::collections::BTreeMap<_, _> = entered(&elsewhere).into_iter().collect();
+    assert_eq!(seen["Outside 192.0.2.1:30080"], ["10.244.1.2", "10.244.2.2"]);
 }

@@ -10,7 +10,8 @@ use atoll_model::compile::{Rank, ServiceFront};
 use atoll_types::Label;
 use atoll_zones::{Backing, Fact, NamedPort, Service, ServiceKey};
 
-use super::{Network, Views, service_key};
+use super::network::service_key;
+use super::{Network, Views};
 use crate::seen::{Delta, Quarter, Scope};
 
 /// The services with a VIP of each namespace, once it was listed.

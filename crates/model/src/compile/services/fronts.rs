@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use atoll_plan::{Service, ServiceKey};
 
 use super::book::ServiceName;
+use super::served::Served;
 
 /// What a service's right to an address rests on; the better one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +49,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct Fronts {
     claims: BTreeMap<ServiceKey, BTreeMap<ServiceName, Claim>>,
-    served: BTreeMap<ServiceKey, Service>,
-    touched: BTreeSet<ServiceKey>,
+    served: Served,
 }
 
 /// Services that got less than they claim at a front, or more than before.
@@ -57,16 +57,16 @@ pub(super) type Losers = BTreeSet<ServiceName>;
 
 impl Fronts {
     pub(super) fn served(&self) -> &BTreeMap<ServiceKey, Service> {
-        &self.served
+        &self.served.now
     }
 
     pub(super) fn served_mut(&mut self) -> &mut BTreeMap<ServiceKey, Service> {
-        &mut self.served
+        &mut self.served.now
     }
 
     /// Takes out the touched keys that `is_due`.
     pub(super) fn take_touched(&mut self, is_due: impl Fn(&ServiceKey) -> bool) -> Vec<ServiceKey> {
-        self.touched.extract_if(.., |key| is_due(key)).collect()
+        self.served.touched.extract_if(.., |key| is_due(key)).collect()
     }
 
     /// `who` claims this at `key`, or nothing any more. Says who loses there from now on.
@@ -87,19 +87,8 @@ impl Fronts {
         if claims.is_empty() {
             self.claims.remove(&key);
         }
-        self.serve(key, winner.map(|(_, service)| service));
+        self.served.put(key, winner.map(|(_, service)| service));
         losers
-    }
-
-    fn serve(&mut self, key: ServiceKey, service: Option<Service>) {
-        if self.served.get(&key) == service.as_ref() {
-            return;
-        }
-        match service {
-            Some(service) => drop(self.served.insert(key, service)),
-            None => drop(self.served.remove(&key)),
-        }
-        self.touched.insert(key);
     }
 
     /// Who else claims `key`.

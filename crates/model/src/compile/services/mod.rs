@@ -15,6 +15,7 @@ mod homes;
 mod network;
 mod outside;
 mod plain;
+mod served;
 mod slice;
 
 pub use across::Followed;

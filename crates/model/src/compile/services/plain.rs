@@ -1,11 +1,13 @@
-//! The services of namespaces of no tenant, for the plain pods of a node, kept change by change.
+//! The services of namespaces of no tenant, for the plain pods of a node, its own processes, and clients
+//! who come to its node ports, kept change by change.
 //!
 //! The rules: they are Kubernetes' own, led as kube-proxy would lead them, to the addresses that stand
 //! in their slices, whoever has those; a namespace that is not known to be nobody's is in no such book;
-//! and a change compiles the one service that it touches.
+//! a change compiles the one service that it touches; and an address and port that went from one service
+//! to another is the other's, in whichever order that is seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
 use atoll_plan::{Backend, PLAIN, Service, ServiceKey, Side};
@@ -17,6 +19,7 @@ use super::front::{FrontPort, ServiceFront};
 use super::fronts::Rank;
 use super::homes::ObjectKey;
 use super::network::can_be_a_services;
+use super::served::Served;
 use super::slice::{Member, SERVICE_NAME, Who, member, port};
 use crate::export::is_elsewhere;
 
@@ -66,14 +69,17 @@ fn members(endpoint: &Endpoint) -> Vec<PlainMember> {
 #[derive(Debug)]
 pub struct PlainBook {
     vantage: Vantage,
+    /// The node's addresses that clients from outside come to.
+    outside: Vec<IpAddr>,
     services: BTreeMap<ObjectKey, ServiceFront>,
     groups: BTreeMap<ObjectKey, BTreeMap<String, PlainGroup>>,
     /// The service of each slice.
     served_by: BTreeMap<ObjectKey, ObjectKey>,
     /// What each service is served at.
     keys: BTreeMap<ObjectKey, BTreeSet<ServiceKey>>,
-    served: BTreeMap<ServiceKey, Service>,
-    touched: BTreeSet<ServiceKey>,
+    /// Which services would be served at each: one, but where another that had it was not seen to go yet.
+    claimants: BTreeMap<ServiceKey, BTreeSet<ObjectKey>>,
+    served: Served,
 }
 
 impl PlainBook {
@@ -81,13 +87,19 @@ impl PlainBook {
     pub fn new(node: &str, zone: Option<String>) -> Self {
         PlainBook {
             vantage: Vantage { node: node.to_owned(), zone },
+            outside: vec![],
             services: BTreeMap::new(),
             groups: BTreeMap::new(),
             served_by: BTreeMap::new(),
             keys: BTreeMap::new(),
-            served: BTreeMap::new(),
-            touched: BTreeSet::new(),
+            claimants: BTreeMap::new(),
+            served: Served::default(),
         }
+    }
+
+    /// The same with node ports, at these addresses of the node. To be said before anything is seen.
+    pub fn entered_at(self, outside: Vec<IpAddr>) -> Self {
+        PlainBook { outside, ..self }
     }
 
     /// The services of a namespace.
@@ -145,12 +157,12 @@ impl PlainBook {
 
     /// What is to be served.
     pub fn served(&self) -> &BTreeMap<ServiceKey, Service> {
-        &self.served
+        &self.served.now
     }
 
     /// What has changed since the last time.
     pub fn take_touched(&mut self) -> BTreeSet<ServiceKey> {
-        std::mem::take(&mut self.touched)
+        std::mem::take(&mut self.served.touched)
     }
 
     fn compile(&mut self, service: &ObjectKey) {
@@ -161,46 +173,63 @@ impl PlainBook {
             false => self.keys.insert(service.clone(), keys.clone()),
         };
         for key in former.unwrap_or_default().difference(&keys) {
-            self.served.remove(key);
-            self.touched.insert(*key);
+            self.give_up(service, *key);
         }
-        for (key, service) in now {
-            if self.served.get(&key) != Some(&service) {
-                self.served.insert(key, service);
-                self.touched.insert(key);
-            }
+        for (key, served) in now {
+            self.claimants.entry(key).or_default().insert(service.clone());
+            self.served.put(key, Some(served));
         }
     }
 
-    /// What a service is served at, and who takes its connections there. Only the cluster gives plain
-    /// services addresses; SCTP is not led.
+    /// A service is not served here any more; another may be that has the place by now.
+    fn give_up(&mut self, service: &ObjectKey, key: ServiceKey) {
+        let mut claimants = self.claimants.remove(&key).unwrap_or_default();
+        claimants.remove(service);
+        let next = claimants.first().and_then(|other| self.claims(other).remove(&key));
+        if !claimants.is_empty() {
+            self.claimants.insert(key, claimants);
+        }
+        self.served.put(key, next);
+    }
+
+    /// What a service is served at, and who takes its connections there.
     fn claims(&self, service: &ObjectKey) -> BTreeMap<ServiceKey, Service> {
         let Some(front) = self.services.get(service) else { return BTreeMap::new() };
-        let addresses = front.addresses.iter();
-        let addresses =
-            addresses.filter(|(ip, rank)| **rank == Rank::Cluster && can_be_a_services(**ip));
-        let ports = || front.ports.iter().filter(|port| port.protocol != Protocol::Sctp);
-        let all = addresses.flat_map(|(ip, _)| ports().map(move |port| (*ip, port)));
-        all.map(|(ip, port)| {
-            let key = ServiceKey {
-                network: PLAIN,
-                ip,
-                protocol: port.protocol,
-                port: port.port,
-                side: Side::Clients,
-            };
-            let backends = self.backends(service, front, port, ip.is_ipv4());
+        let places = front.ports.iter().flat_map(|port| {
+            let by_cluster = own_addresses(front).map(move |ip| Place::of_cluster(ip, port.port));
+            let by_node = port.node_port.map(|number| self.node_port(front, number));
+            let all = by_cluster.chain(by_node.into_iter().flatten());
+            all.map(move |place| (place, port))
+        });
+        let claim = |(place, port): (Place, &FrontPort)| {
+            let Place { ip, number, side, .. } = place;
+            let key =
+                ServiceKey { network: PLAIN, ip, protocol: port.protocol, port: number, side };
+            let local_only = place.local_only(front);
+            let backends = self.backends(service, port, ip.is_ipv4(), local_only);
             (key, Service { backends, affinity: front.affinity, sources: BTreeSet::new() })
-        })
-        .collect()
+        };
+        places.map(claim).collect()
+    }
+
+    /// Where a node port of a service is: at the node's addresses, for those who come from outside and for
+    /// those who are here, and at the loopback's for the node's own processes.
+    fn node_port(&self, front: &ServiceFront, number: NonZeroU16) -> Vec<Place> {
+        let families: BTreeSet<bool> = own_addresses(front).map(|ip| ip.is_ipv4()).collect();
+        let here = self.outside.iter().copied().filter(|ip| families.contains(&ip.is_ipv4()));
+        let entered = here.clone().map(|ip| Place::entered(ip, number));
+        let loopbacks: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let loopbacks = loopbacks.into_iter().filter(|ip| families.contains(&ip.is_ipv4()));
+        let inside = here.chain(loopbacks).map(|ip| Place::of_node(ip, number));
+        if self.outside.is_empty() { vec![] } else { entered.chain(inside).collect() }
     }
 
     fn backends(
         &self,
         service: &ObjectKey,
-        front: &ServiceFront,
         port: &FrontPort,
         v4: bool,
+        local_only: bool,
     ) -> BTreeSet<Backend> {
         let groups = self.groups.get(service).into_iter().flat_map(BTreeMap::values);
         let candidates = groups.flat_map(|group| {
@@ -209,13 +238,61 @@ impl PlainBook {
             members.filter_map(move |it| Some(self.candidate(it, number?)))
         });
         let candidates: Vec<_> = candidates.collect();
-        choose(&candidates, front.local_only, &self.vantage).into_iter().collect()
+        choose(&candidates, local_only, &self.vantage).into_iter().collect()
     }
 
     fn candidate<'a>(&self, it: &'a PlainMember, port: NonZeroU16) -> Candidate<'a, Backend> {
         let is_here = it.node.as_ref() == Some(&self.vantage.node);
         let at = Backend { addr: NetAddr::new(PLAIN, it.ip), port };
         Candidate { member: &it.member, is_here, at }
+    }
+}
+
+/// The addresses that the cluster gave a service. Nobody else gives plain services any.
+fn own_addresses(front: &ServiceFront) -> impl Iterator<Item = IpAddr> {
+    let given = front.addresses.iter().filter(|(_, rank)| **rank == Rank::Cluster);
+    given.map(|(ip, _)| *ip).filter(|ip| can_be_a_services(*ip))
+}
+
+/// What one of a service's places is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Cluster,
+    /// A node port, for those who are on the node: as with kube-proxy, whoever is ready takes them.
+    Node,
+    /// A node port, for those who come from outside.
+    Entered,
+}
+
+/// Where clients find a service.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    ip: IpAddr,
+    number: NonZeroU16,
+    side: Side,
+    kind: Kind,
+}
+
+impl Place {
+    fn of_cluster(ip: IpAddr, number: NonZeroU16) -> Self {
+        Place { ip, number, side: Side::Clients, kind: Kind::Cluster }
+    }
+
+    fn of_node(ip: IpAddr, number: NonZeroU16) -> Self {
+        Place { ip, number, side: Side::Clients, kind: Kind::Node }
+    }
+
+    fn entered(ip: IpAddr, number: NonZeroU16) -> Self {
+        Place { ip, number, side: Side::Outside, kind: Kind::Entered }
+    }
+
+    /// Whether only backends of this node take those who come here.
+    fn local_only(&self, front: &ServiceFront) -> bool {
+        match self.kind {
+            Kind::Cluster => front.local_only,
+            Kind::Node => false,
+            Kind::Entered => front.external_local_only,
+        }
     }
 }
 
