@@ -18,7 +18,7 @@ use atoll_cni::wire::AgentReply;
 use atoll_cni::{CniError, ErrorCode};
 use atoll_datapath::{OutsideConfig, PlainServices};
 use atoll_model::compile::{PlainBook, PlainGroup, ServiceFront};
-use atoll_plan::{Service, ServiceKey, Side};
+use atoll_plan::{Service, ServiceKey};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Service as ServiceObject};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -78,7 +78,9 @@ struct Register {
 
 impl Register {
     fn new(node: &str, zone: Option<String>, outside: Vec<IpAddr>) -> Self {
-        Register { book: PlainBook::new(node, zone).entered_at(outside), namespaces: None }
+        let mut book = PlainBook::new(node, zone);
+        book.enter_at(outside);
+        Register { book, namespaces: None }
     }
 
     /// The namespaces that are to be watched.
@@ -170,6 +172,7 @@ trait PlainKernel: Send {
     fn put(&mut self, key: ServiceKey, service: Option<&Service>) -> Result<()>;
     fn serve(&mut self, link: &str) -> impl Future<Output = Result<()>> + Send;
     fn serve_outside(&mut self, is_needed: bool) -> impl Future<Output = Result<()>> + Send;
+    fn outside_addresses(&mut self) -> impl Future<Output = Result<Vec<IpAddr>>> + Send;
 }
 
 impl PlainKernel for PlainServices {
@@ -187,6 +190,10 @@ impl PlainKernel for PlainServices {
 
     async fn serve_outside(&mut self, is_needed: bool) -> Result<()> {
         Ok(PlainServices::serve_outside(self, is_needed).await?)
+    }
+
+    async fn outside_addresses(&mut self) -> Result<Vec<IpAddr>> {
+        Ok(PlainServices::outside_addresses(self).await?)
     }
 }
 
@@ -245,8 +252,7 @@ impl<K: PlainKernel> Desk<K> {
 
     /// Serves clients from outside while there is a node port. Pods do not wait for that.
     async fn enter(&mut self) -> Result<()> {
-        let mut places = self.register.book.served().keys();
-        let is_needed = places.any(|key| key.side == Side::Outside);
+        let is_needed = self.register.book.is_entered();
         if self.is_entered == Some(is_needed) {
             return Ok(());
         }
@@ -254,6 +260,18 @@ impl<K: PlainKernel> Desk<K> {
         self.kernel.serve_outside(is_needed).await?;
         self.is_entered = Some(is_needed);
         Ok(())
+    }
+
+    /// Looks whether the uplink is as it was, and has the addresses that it had. What cannot be seen is
+    /// taken to be as it was.
+    async fn look(&mut self) {
+        self.is_entered = None;
+        match self.kernel.outside_addresses().await {
+            Ok(addresses) => self.register.book.enter_at(addresses),
+            Err(error) => {
+                tracing::warn!(error = told(&error), "the node's own addresses cannot be seen");
+            }
+        }
     }
 
     async fn answer(&mut self) {
@@ -305,7 +323,7 @@ pub(crate) async fn keep(
             Some(heard) = news.recv() => desk.register.hear(heard),
             Some(links) = made.recv() => desk.waiting.push(links),
             () = tokio::time::sleep(AGAIN), if desk.is_late() => {}
-            _ = look.tick() => desk.is_entered = None,
+            _ = look.tick() => desk.look().await,
         }
         while let Ok(heard) = news.try_recv() {
             desk.register.hear(heard);

@@ -359,14 +359,28 @@ static __always_inline __u64 tunnel_family(void)
 	return UNDERLAY_IPV4 ? 0 : BPF_F_TUNINFO_IPV6;
 }
 
+/* Whether the packet was sent to the address by which nodes meet. The tunnel's socket hears at every
+ * address of this node, and some of them, a gateway of plain pods or a second uplink's, are no node's to
+ * those who keep pods from nodes. */
+static __always_inline bool is_to_underlay(const struct bpf_tunnel_key *tunnel)
+{
+	const __u32 *ip = tunnel->local_ipv6;
+
+	if (UNDERLAY_IPV4)
+		return tunnel->local_ipv4 == UNDERLAY_IPV4;
+	return ip[0] == UNDERLAY_IPV6[0] && ip[1] == UNDERLAY_IPV6[1] &&
+	       ip[2] == UNDERLAY_IPV6[2] && ip[3] == UNDERLAY_IPV6[3];
+}
+
 /* Which node sent the packet, and for which network. Says whether it came through the tunnel; what
- * came through one of the other family did not. */
+ * came through one of the other family, or to another address than nodes speak to, did not. */
 static __noinline bool read_tunnel(struct __sk_buff *skb, struct peer_key *node, __u32 *network)
 {
 	struct bpf_tunnel_key tunnel = {};
 	const __u32 *ip = tunnel.remote_ipv6;
 
-	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), tunnel_family()))
+	if (bpf_skb_get_tunnel_key(skb, &tunnel, sizeof(tunnel), tunnel_family()) ||
+	    !is_to_underlay(&tunnel))
 		return false;
 	*network = tunnel.tunnel_id;
 	node->address = UNDERLAY_IPV4 ?

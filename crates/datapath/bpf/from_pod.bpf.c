@@ -2,7 +2,8 @@
 /* Attached to the host side of every pod's interface: what leaves a pod comes here first.
  *
  * The rule: a frame is exactly the pod's own or it is dropped, and nothing reaches the node's own
- * network stack but a question through a door (enter_door.h), which reaches the agent alone. */
+ * network stack but a question through a door (enter_door.h), which reaches the agent alone, its part in a
+ * probe, and what goes to infra where an administrator opened it (infra.h). */
 #include "across.h"
 #include "arp.h"
 #include "decide.h"

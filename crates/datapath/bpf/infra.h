@@ -5,8 +5,8 @@
  * face: the stack takes nothing from outside that has an address of its own.
  *
  * The rules: pods of this node alone go this way, and open what passes here; answers come back by
- * from_uplink and from_node. What is the network's own stays inside. Where nodes hear each other, and
- * where their ports lead to services of others, nothing goes. */
+ * from_uplink and from_node. What is the network's own stays inside. To the port where nodes hear each
+ * other nothing goes, whoever has the address; nor to ports of nodes that lead to services of others. */
 #pragma once
 
 #include "alias.h"
@@ -31,16 +31,16 @@ static __always_inline struct infra *infra_at(const struct address *ip)
 	return bpf_map_lookup_elem(&infra_ranges, &key);
 }
 
-/* Ports of nodes that are no node's own: the tunnel's, whose packets are believed by their sender's
- * address, and those of services. */
-static __always_inline bool is_kept_from_pods(const struct transport *t)
+/* The tunnel's port, whose packets are believed by their sender's address: a node also has addresses
+ * among those of its pods. And ports of nodes that are services'. */
+static __always_inline bool is_kept_from_pods(const struct infra *infra, const struct transport *t)
 {
 	__u16 port = bpf_ntohs(t->destination_port);
 
 	if (is_icmp(t->protocol))
 		return false;
 	return (t->protocol == UDP_PROTOCOL && port == OVERLAY_PORT) ||
-	       (port >= FIRST_NODE_PORT && port <= LAST_NODE_PORT);
+	       (infra->is_node && port >= FIRST_NODE_PORT && port <= LAST_NODE_PORT);
 }
 
 /* What the other end sees in the place of the pod. */
@@ -102,7 +102,7 @@ static __noinline verdict find_infra(struct work *work, verdict otherwise)
 	if (!infra || reason_closed(work->flow.network, &work->flow.destination) != FINE)
 		return otherwise;
 	if (infra->place == INFRA_NOWHERE ||
-	    (infra->is_node && is_kept_from_pods(&work->flow.transport)))
+	    is_kept_from_pods(infra, &work->flow.transport))
 		return DROP_OUTSIDE_CLOSED;
 	take_way_to_infra(work, exit, infra->place == INFRA_HERE);
 	return is_none(&work->out.source) || !work->ports ? otherwise : FINE;

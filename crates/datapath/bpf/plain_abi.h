@@ -33,12 +33,15 @@ enum plain_kind {
 
 /* Goes on as it came; remembered, so that nobody else's packets are taken for it. */
 #define PLAIN_STRAIGHT 1
-/* Somebody has said its last word. */
+/* Whoever goes this way has said its last word. */
 #define PLAIN_ENDED 2
 /* Goes back to the pod that sent it. */
 #define PLAIN_TO_ITSELF 4
 /* Answers one that did; at the uplink, answers one that was led. */
 #define PLAIN_ANSWER 8
+/* At the uplink: whoever is answered this way has said its last word, too. */
+#define PLAIN_OTHER_ENDED 16
+#define PLAIN_OVER (PLAIN_ENDED | PLAIN_OTHER_ENDED)
 
 /* The ends with which a packet goes on. Both addresses lie side by side, as in a header. */
 struct plain_way {

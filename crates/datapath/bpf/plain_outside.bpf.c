@@ -17,7 +17,7 @@
 #define IPV6_FAMILY 10
 
 /* How many ports of the node are tried for one that nobody speaks with the backend from. */
-#define FACE_TRIES 8
+#define FACE_TRIES 16
 
 /* The node's addresses on the uplink; zero where it has none of the family. */
 volatile const __be32 NODE_IPV4 = 0;
@@ -25,6 +25,8 @@ volatile const __be32 NODE_IPV6[4] = {};
 /* The ports from which the node speaks to backends of others: the first, and how many. */
 volatile const __u32 FIRST_FACE = 0;
 volatile const __u32 FACES = 0;
+/* So that nobody outside can tell from which of them. */
+volatile const __u32 FACE_SECRET = 0;
 
 /* More room of the same kind. */
 struct outside_room {
@@ -109,14 +111,20 @@ static __noinline bool leaves_again(struct __sk_buff *skb, struct plain_room *ro
 	return route->ifindex == skb->ifindex;
 }
 
+/* Whether answers may still come this way: who was told the last word may have much to say. */
+static __always_inline bool is_answered(const struct plain_way *way, __u8 protocol, __u64 now)
+{
+	return (way->flags & PLAIN_OVER) != PLAIN_OVER && is_recent(way, protocol, now);
+}
+
 /* Whether the answers that come to the node's port at hand are this connection's, from now on. */
-static __always_inline bool takes_port(struct plain_room *room, struct outside_room *more)
+static __noinline bool takes_port(struct plain_room *room, struct outside_room *more)
 {
 	struct plain_way *known = way_at(&more->key);
 
 	if (!known)
 		return !bpf_map_update_elem(&outside_ways, &more->key, &more->way, BPF_NOEXIST);
-	if (is_in_use(known, more->key.protocol, room->now) &&
+	if (is_answered(known, more->key.protocol, room->now) &&
 	    (known->destination_port != more->way.destination_port ||
 	     !same_address(&known->destination, &more->way.destination)))
 		return false;
@@ -135,15 +143,47 @@ static __always_inline void name_coming_answer(struct plain_room *room, struct o
 	more->way.flags |= PLAIN_ANSWER;
 }
 
-/* A port of the node for the connection, the same each time where it is free. */
+/* The way of the client's packets to the backend, when they leave. */
+static __always_inline void name_going(struct plain_room *room, struct plain_key *key)
+{
+	*key = room->answer_key;
+	key->source = room->way.source;
+	key->source_port = room->way.source_port;
+	key->destination = room->way.destination;
+	key->destination_port = room->way.destination_port;
+	key->kind = PLAIN_GOES;
+}
+
+/* The port that the connection has, if it has one: its backend takes packets from another for somebody
+ * else's. */
+static __noinline bool keep_port(struct plain_room *room, struct outside_room *more)
+{
+	struct plain_way *going;
+	__be16 port;
+
+	name_going(room, &more->key);
+	going = way_at(&more->key);
+	if (!going)
+		return false;
+	port = going->source_port;
+	if ((__u32)bpf_ntohs(port) - FIRST_FACE >= FACES)
+		return false;
+	name_coming_answer(room, more);
+	more->key.destination_port = port;
+	return takes_port(room, more);
+}
+
+/* A port of the node that nobody speaks with the backend from. Each client goes on by steps of its own
+ * length: those who want the same port want different ones next. */
 static __noinline bool find_port(struct plain_room *room, struct outside_room *more)
 {
-	__u32 hash = hash_of(&room->flow, 0);
+	__u32 hash = hash_of(&room->flow, FACE_SECRET);
+	__u32 step = hash >> 16 | 1;
 
 	name_coming_answer(room, more);
 #pragma clang loop unroll(full)
 	for (__u32 attempt = 0; attempt < FACE_TRIES; attempt++) {
-		__u32 port = FIRST_FACE + (hash + attempt * 0x9e3779b1) % FACES;
+		__u32 port = FIRST_FACE + (hash + attempt * step) % FACES;
 
 		more->key.destination_port = bpf_htons((__u16)port);
 		if (takes_port(room, more))
@@ -155,16 +195,12 @@ static __noinline bool find_port(struct plain_room *room, struct outside_room *m
 /* The connection has the face of the node towards its backend, and gets its answers. */
 static __noinline bool give_face(struct plain_room *room, struct outside_room *more)
 {
-	if (!FACES || !find_port(room, more))
+	if (!FACES || (!keep_port(room, more) && !find_port(room, more)))
 		return false;
 	more->way = room->way;
 	more->way.source = room->flow.destination;
 	more->way.source_port = more->key.destination_port;
-	more->key.source = room->way.source;
-	more->key.source_port = room->way.source_port;
-	more->key.destination = room->way.destination;
-	more->key.destination_port = room->way.destination_port;
-	more->key.kind = PLAIN_GOES;
+	name_going(room, &more->key);
 	return !bpf_map_update_elem(&outside_ways, &more->key, &more->way, BPF_ANY);
 }
 
@@ -183,13 +219,16 @@ static __noinline bool remember_all(struct __sk_buff *skb, struct plain_room *ro
 	       !bpf_map_update_elem(&outside_ways, &room->key, &room->way, BPF_ANY);
 }
 
-/* Notes whether somebody has said its last word, in the ways at hand. */
-static __always_inline void note_end(struct plain_room *room, __u8 before)
+/* Notes the client's last word in the ways at hand. */
+static __always_inline void note_end(struct plain_room *room)
 {
-	const __u8 ended = ends(&room->flow.transport) ? PLAIN_ENDED : before & PLAIN_ENDED;
-
-	room->way.flags |= ended;
-	room->answer.flags |= ended;
+	if (breaks_off(&room->flow.transport)) {
+		room->way.flags |= PLAIN_OVER;
+		room->answer.flags |= PLAIN_OVER;
+	} else if (is_last_word(&room->flow.transport)) {
+		room->way.flags |= PLAIN_ENDED;
+		room->answer.flags |= PLAIN_OTHER_ENDED;
+	}
 }
 
 /* A packet to a node port whose way is not known, or must be asked for again. */
@@ -198,7 +237,7 @@ static __noinline int decide(struct __sk_buff *skb, struct plain_room *room,
 {
 	if (!choose(service, known, room))
 		return PASS;
-	note_end(room, 0);
+	note_end(room);
 	if (!remember_all(skb, room))
 		return TC_ACT_SHOT;
 	return go(skb, room, PLAIN_PART_CAME);
@@ -208,13 +247,17 @@ static __noinline int decide(struct __sk_buff *skb, struct plain_room *room,
 static __noinline void keep_all(struct __sk_buff *skb, struct plain_room *room)
 {
 	const __u8 flags = room->way.flags;
+	struct plain_way *answer;
 
 	room->to.network = PLAIN_NETWORK;
 	room->to.address = room->way.destination;
 	room->to.port = room->way.destination_port;
 	room->to.place = room->way.place;
 	make_ways(room);
-	note_end(room, flags);
+	answer = way_at(&room->answer_key);
+	room->way.flags = flags & PLAIN_OVER;
+	room->answer.flags = answer ? answer->flags & PLAIN_OVER : 0;
+	note_end(room);
 	remember_all(skb, room);
 }
 

@@ -103,13 +103,19 @@ static __always_inline void name_part(struct plain_key *key, const struct flow *
 		key->protocol = 0;
 }
 
-/* Whether somebody may still speak this way. */
-static __always_inline bool is_in_use(const struct plain_way *way, __u8 protocol, __u64 now)
+/* Whether somebody went this way not too long ago. */
+static __always_inline bool is_recent(const struct plain_way *way, __u8 protocol, __u64 now)
 {
 	const __u64 lasts = protocol == UDP_PROTOCOL ? SECONDS(LASTS_ESTABLISHED) :
 						       SECONDS(LASTS_ESTABLISHED_STREAM);
 
-	return !(way->flags & PLAIN_ENDED) && passed(way->seen, now) <= lasts;
+	return passed(way->seen, now) <= lasts;
+}
+
+/* Whether somebody may still speak this way. */
+static __always_inline bool is_in_use(const struct plain_way *way, __u8 protocol, __u64 now)
+{
+	return !(way->flags & PLAIN_ENDED) && is_recent(way, protocol, now);
 }
 
 static __always_inline bool ends(const struct transport *t)
@@ -125,7 +131,7 @@ static __always_inline bool note_way(struct plain_way *way, const struct transpo
 	if (is_first)
 		way->seen = now;
 	if (ends(t))
-		way->flags |= PLAIN_ENDED;
+		way->flags |= breaks_off(t) ? PLAIN_OVER : PLAIN_ENDED;
 	return is_first;
 }
 

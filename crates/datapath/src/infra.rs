@@ -180,6 +180,7 @@ mod tests {
             ipv4: Some([192, 0, 2, 1].into()),
             ipv6: None,
             ports: Some((1024, 28_976)),
+            faces: None,
         };
         let exits = exits(&[7, 9].into(), &uplink).unwrap();
         let ends = |it: &abi::Egress| (it.first_port, it.first_port + it.ports);

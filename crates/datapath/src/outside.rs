@@ -29,6 +29,8 @@ const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 const LOWEST_PORT: u16 = 1024;
 /// With fewer, no network would have a share worth the name.
 const FEWEST_PORTS: u16 = 1024;
+/// One port in so many is for clients of plain node ports.
+const SHARE_OF_FACES: u16 = 4;
 /// However few networks there are, none has more than one part in so many.
 const SHARERS: u32 = 4;
 
@@ -38,8 +40,10 @@ pub(crate) struct Uplink {
     pub(crate) link: Link,
     pub(crate) ipv4: Option<Ipv4Addr>,
     pub(crate) ipv6: Option<Ipv6Addr>,
-    /// The ports that pods speak from; none where the node's own sockets take too many.
+    /// The ports that tenants' pods speak from; none where the node's own sockets take too many.
     pub(crate) ports: Option<(u16, u16)>,
+    /// Those that clients of plain node ports are given towards backends of other nodes.
+    pub(crate) faces: Option<(u16, u16)>,
 }
 
 impl Uplink {
@@ -60,12 +64,13 @@ impl Uplink {
             IpAddr::V6(ip) => Some(ip),
             IpAddr::V4(_) => None,
         });
-        Ok(Uplink { link, ipv4, ipv6, ports: spare_ports(local_ports()?) })
+        let (ports, faces) = spare_ports(local_ports()?).map(apart).unzip();
+        Ok(Uplink { link, ipv4, ipv6, ports, faces })
     }
 
     /// Whether this is the same link with the same addresses, whatever else has changed of it.
     pub(crate) fn is_as(&self, other: &Uplink) -> bool {
-        let known = |it: &Uplink| (it.link.index, it.ipv4, it.ipv6, it.ports);
+        let known = |it: &Uplink| (it.link.index, it.ipv4, it.ipv6, it.ports, it.faces);
         known(self) == known(other)
     }
 }
@@ -91,6 +96,13 @@ fn spare_ports(local: RangeInclusive<u16>) -> Option<(u16, u16)> {
     let above = (taken.1.saturating_add(1), u16::MAX - taken.1);
     let longest = [below, between, above].into_iter().max_by_key(|(_, count)| *count);
     longest.filter(|(_, count)| *count >= FEWEST_PORTS)
+}
+
+/// The ports of tenants, and those of plain pods' clients, who come by the same addresses and are known in
+/// other tables: neither sees which port the other has taken.
+fn apart((first, count): (u16, u16)) -> ((u16, u16), (u16, u16)) {
+    let faces = count / SHARE_OF_FACES;
+    ((first, count - faces), (first + (count - faces), faces))
 }
 
 /// The part of the ports that the network at `place` among `networks` has.
@@ -331,6 +343,16 @@ mod tests {
     }
 
     #[test]
+    fn tenants_and_clients_of_plain_node_ports_have_no_port_in_common() {
+        for (first, count) in [(1024, 28_976), (61_001, 4535), (1024, 1024)] {
+            let (ports, faces) = apart((first, count));
+            assert_eq!((ports.0, ports.0 + ports.1), (first, faces.0));
+            assert_eq!(faces.0 - first + faces.1, count);
+            assert!(faces.1 >= 256 && ports.1 > faces.1, "{ports:?} {faces:?}");
+        }
+    }
+
+    #[test]
     fn every_network_has_ports_that_nobody_else_has() {
         for networks in [1_usize, 2, 4, 5, 100, 4096] {
             let parts = (0..networks).map(|place| part((1024, 28_976), place, networks));
@@ -351,6 +373,7 @@ mod tests {
             ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)),
             ipv6: None,
             ports: Some((1024, 28_976)),
+            faces: None,
         };
         let own = Exit::Here([192, 0, 2, 9].into());
         let there = Exit::There([192, 0, 2, 2].into());

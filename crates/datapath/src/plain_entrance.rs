@@ -12,7 +12,7 @@ use aya::include_bytes_aligned;
 use aya::programs::TcAttachType;
 
 use crate::as_words;
-use crate::error::DatapathError;
+use crate::error::{Attempt, DatapathError};
 use crate::maps::check_shape;
 use crate::netlink::{Link, Netlink};
 use crate::outside::Uplink;
@@ -73,6 +73,11 @@ impl Entrance {
             take_off(&uplink.link)?;
             return unpin(&self.maps.join(WAYS));
         }
+        if let Some(there) =
+            self.there.take_if(|there| there.uplink.link.index != uplink.link.index)
+        {
+            take_off(&there.uplink.link)?;
+        }
         if !self.there.as_ref().is_some_and(|there| there.uplink.is_as(&uplink)) {
             self.there = Some(There::load(uplink, self.config, &self.maps)?);
         }
@@ -85,12 +90,13 @@ impl Entrance {
 
 impl There {
     fn load(uplink: Uplink, config: OutsideConfig, maps: &Path) -> Result<Self, DatapathError> {
-        let (first_port, ports) = uplink.ports.unwrap_or_default();
+        let (first_face, faces) = uplink.faces.unwrap_or_default();
         let constants = NodePortConstants {
             ipv4: uplink.ipv4.map_or(0, |ip| u32::from_ne_bytes(ip.octets())),
             ipv6: uplink.ipv6.map_or([0; 4], |ip| as_words(ip.octets())),
-            first_port: first_port.into(),
-            ports: ports.into(),
+            first_face: first_face.into(),
+            faces: faces.into(),
+            face_secret: secret()?,
             tunnel_port: config.overlay_port.into(),
         };
         let load = |name| Loader::of_node_ports(maps, &constants).load(name, PROGRAMS);
@@ -110,10 +116,15 @@ impl There {
     }
 }
 
+/// What nobody outside can guess.
+fn secret() -> Result<u32, DatapathError> {
+    getrandom::u32().map_err(std::io::Error::other).attempt(|| "draw a secret".to_owned())
+}
+
 /// Takes both programs, of any version, off a link.
 pub(crate) fn take_off(link: &Link) -> Result<(), DatapathError> {
-    remove_filter(FROM_OUTSIDE, &link.name, TcAttachType::Ingress)?;
-    remove_filter(TO_OUTSIDE, &link.name, TcAttachType::Egress)
+    let entrance = remove_filter(FROM_OUTSIDE, &link.name, TcAttachType::Ingress);
+    entrance.and(remove_filter(TO_OUTSIDE, &link.name, TcAttachType::Egress))
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.

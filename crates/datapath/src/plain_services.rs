@@ -136,10 +136,10 @@ impl PlainServices {
         if !folder(bpf_root).exists() {
             return Ok(());
         }
-        for link in Netlink::open()?.links().await? {
-            take_off(&link)?;
-        }
-        pins::remove_all(&folder(bpf_root))
+        let links = Netlink::open()?.links().await?;
+        let taken_off: Vec<_> = links.iter().map(take_off).collect();
+        let unpinned = pins::remove_all(&folder(bpf_root));
+        taken_off.into_iter().chain([unpinned]).collect()
     }
 }
 
@@ -161,9 +161,9 @@ pub(crate) fn folder(bpf_root: &Path) -> PathBuf {
 
 /// Takes all programs, of any version, off a link.
 pub(crate) fn take_off(link: &Link) -> Result<(), DatapathError> {
-    plain_entrance::take_off(link)?;
-    remove_filter(FROM_PLAIN, &link.name, TcAttachType::Ingress)?;
-    remove_filter(TO_PLAIN, &link.name, TcAttachType::Egress)
+    let at_pods = [(FROM_PLAIN, TcAttachType::Ingress), (TO_PLAIN, TcAttachType::Egress)];
+    let at_pods = at_pods.map(|(program, hook)| remove_filter(program, &link.name, hook));
+    [plain_entrance::take_off(link)].into_iter().chain(at_pods).collect()
 }
 
 fn check_pinned(dir: &Path) -> Result<(), DatapathError> {

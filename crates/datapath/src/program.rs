@@ -47,8 +47,9 @@ pub(crate) struct Constants {
 pub(crate) struct NodePortConstants {
     pub(crate) ipv4: u32,
     pub(crate) ipv6: [u32; 4],
-    pub(crate) first_port: u32,
-    pub(crate) ports: u32,
+    pub(crate) first_face: u32,
+    pub(crate) faces: u32,
+    pub(crate) face_secret: u32,
     pub(crate) tunnel_port: u32,
 }
 
@@ -123,8 +124,9 @@ impl<'a> Loader<'a> {
             .objects
             .override_global("NODE_IPV4", &at.ipv4, true)
             .override_global("NODE_IPV6", &at.ipv6, true)
-            .override_global("FIRST_FACE", &at.first_port, true)
-            .override_global("FACES", &at.ports, true)
+            .override_global("FIRST_FACE", &at.first_face, true)
+            .override_global("FACES", &at.faces, true)
+            .override_global("FACE_SECRET", &at.face_secret, true)
             .override_global("TUNNEL_PORT", &at.tunnel_port, true);
         loader
     }
@@ -350,16 +352,25 @@ fn tcx_programs(link: &Link) -> Result<Vec<u32>, DatapathError> {
     Ok(programs.iter().map(ProgramInfo::id).collect())
 }
 
-/// Removes the filters of a program from a link; of one that has none, nothing.
+/// Removes the filters of a program from a link; of one that has none or is gone, nothing.
 pub(crate) fn remove_filter(
     program: &str,
     link: &str,
     hook: TcAttachType,
 ) -> Result<(), DatapathError> {
     match tc::qdisc_detach_program(link, hook, program) {
-        Err(TcError::IoError(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(TcError::IoError(error)) if is_gone(&error) => Ok(()),
+        Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(ENODEV) => Ok(()),
         done => done.attempt(|| format!("take program {program} off link {link}")),
     }
+}
+
+/// What the kernel says of a link that is gone.
+const ENODEV: i32 = Errno::ENODEV as i32;
+
+/// Whether there is nothing to remove: no such filter, or no such link any more.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(ENODEV)
 }
 
 fn take_fd(

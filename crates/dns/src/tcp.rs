@@ -16,6 +16,7 @@ use crate::answer::{Question, Step, answer};
 use crate::asker::Asker;
 use crate::counters::Refused;
 use crate::feed::{FEED, Feed};
+use crate::hearing::hear_all;
 use crate::limits::{Permit, Share, Whose};
 use crate::network::Network;
 use crate::query::{Query, Unfit};
@@ -38,6 +39,10 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             continue;
         };
+        // What is accepted hears every link: it outlives the one that it came by.
+        if hear_all(&stream).is_err() {
+            continue;
+        }
         let Some(asker) = shared.askers.asker(from) else {
             shared.counters.refused(Refused::UnknownAsker);
             continue;

@@ -1,6 +1,7 @@
 //! What is heard of the API, and what becomes of it in a kernel that is made of maps.
 
 use anyhow::bail;
+use atoll_plan::Side;
 use serde_json::json;
 
 use super::*;
@@ -13,6 +14,7 @@ struct Maps {
     /// Whether clients from outside were to be served, each time that it was said.
     entered: Vec<bool>,
     has_no_uplink: bool,
+    addresses: Vec<IpAddr>,
     writes: usize,
     refuses: bool,
 }
@@ -53,6 +55,10 @@ impl PlainKernel for Maps {
             bail!("no");
         }
         Ok(())
+    }
+
+    async fn outside_addresses(&mut self) -> Result<Vec<IpAddr>> {
+        if self.has_no_uplink { bail!("no") } else { Ok(self.addresses.clone()) }
     }
 }
 
@@ -209,6 +215,28 @@ async fn clients_from_outside_are_served_while_there_is_a_node_port() {
     hear(&mut desk, nothing_of("infra"));
     desk.work().await;
     assert_eq!(desk.kernel.entered.last(), Some(&false));
+}
+
+#[tokio::test]
+async fn node_ports_follow_the_addresses_of_the_node() {
+    let mut desk = desk();
+    hear(&mut desk, [namespaces(&["infra"])]);
+    hear(&mut desk, all_of("infra", "10.96.0.9"));
+    hear(&mut desk, [News::Services("infra".to_owned(), entered_service("10.96.0.9"))]);
+    desk.work().await;
+    let entered = |desk: &Desk<Maps>| {
+        let outside = desk.kernel.services.keys().filter(|key| key.side == Side::Outside);
+        outside.map(|key| key.ip.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(entered(&desk), ["192.0.2.1"]);
+    desk.kernel.addresses = vec!["192.0.2.7".parse().unwrap()];
+    desk.look().await;
+    desk.work().await;
+    assert_eq!(entered(&desk), ["192.0.2.7"]);
+    desk.kernel.has_no_uplink = true;
+    desk.look().await;
+    desk.work().await;
+    assert_eq!(entered(&desk), ["192.0.2.7"], "nobody saw that it has others");
 }
 
 #[tokio::test]

@@ -293,7 +293,7 @@ fn the_tunnels_port_node_ports_and_what_is_denied_stay_closed() {
             scene.fabric.nodes.iter().any(|it| std::ptr::eq(&it.namespace, target.namespace));
         for port in [OVERLAY_PORT, 30_000, 32_767] {
             let at = (target.ip, port);
-            if is_node {
+            if is_node || port == OVERLAY_PORT {
                 scene.is_dropped(pod, DropReason::OutsideClosed, || {
                     own.send_to(b"let me in", at).unwrap();
                 });

@@ -33,10 +33,13 @@ fn scene() -> Scene {
 impl Scene {
     /// Sends a tunnel packet to the first node from the underlay address `from`.
     fn tunnel(&self, from: Ipv4Addr, vni: u32, frame: &[u8]) {
+        self.tunnel_to(self.fabric.nodes[0].underlay, from, vni, frame);
+    }
+
+    fn tunnel_to(&self, to: Ipv4Addr, from: Ipv4Addr, vni: u32, frame: &[u8]) {
         let bind = || UdpSocket::bind((from, 0)).unwrap();
         let socket = self.fabric.nodes[1].namespace.run(bind);
-        let to = (self.fabric.nodes[0].underlay, OVERLAY_PORT);
-        socket.send_to(&forge::vxlan(vni, frame), to).unwrap();
+        socket.send_to(&forge::vxlan(vni, frame), (to, OVERLAY_PORT)).unwrap();
     }
 
     fn is_dropped(&self, network: Option<NetworkId>, reason: DropReason, send: impl FnOnce()) {
@@ -74,6 +77,18 @@ fn a_tunnel_packet_of_a_stranger_is_dropped() {
     let scene = scene();
     let frame = forge::udp(&scene.sender, scene.victim.ip);
     scene.is_dropped(None, DropReason::OverlayStranger, || scene.tunnel(STRANGER, OWN, &frame));
+}
+
+/// Others may send with a node's address to where nodes are not looked for: a pod, by its node's face, to
+/// the gateway of plain pods.
+#[test]
+fn a_tunnel_packet_to_another_address_of_the_node_is_dropped() {
+    let scene = scene();
+    let another = Ipv4Addr::new(192, 168, 77, 88);
+    scene.fabric.nodes[0].namespace.ip(&format!("address add {another}/32 dev uplink"));
+    let frame = forge::udp(&scene.sender, scene.victim.ip);
+    let (from, stranger) = (scene.node(), DropReason::OverlayStranger);
+    scene.is_dropped(None, stranger, || scene.tunnel_to(another, from, OWN, &frame));
 }
 
 #[test]

@@ -12,6 +12,8 @@ use crate::forge;
 use crate::talk::{converse, converse_tcp};
 
 const STRANGER: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 99);
+/// One more of the first node's own.
+const ANOTHER: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 88);
 
 fn two_pods(fabric: &Fabric) -> [Pod; 2] {
     [(0, "10.0.0.1"), (1, "10.0.0.2")].map(|(place, ip)| fabric.pod(place, network(100), ip))
@@ -19,10 +21,13 @@ fn two_pods(fabric: &Fabric) -> [Pod; 2] {
 
 /// Sends a tunnel packet to the first node from an address of the second.
 fn tunnel(fabric: &Fabric, from: IpAddr, frame: &[u8]) {
+    let node = &fabric.nodes[0];
+    tunnel_to(fabric, if from.is_ipv6() { node.tunnel } else { node.underlay.into() }, from, frame);
+}
+
+fn tunnel_to(fabric: &Fabric, to: IpAddr, from: IpAddr, frame: &[u8]) {
     let socket = fabric.nodes[1].namespace.run(|| UdpSocket::bind((from, 0)).unwrap());
-    let to = SocketAddr::new(fabric.nodes[0].tunnel, OVERLAY_PORT);
-    let to = if from.is_ipv6() { to } else { (fabric.nodes[0].underlay, OVERLAY_PORT).into() };
-    socket.send_to(&forge::vxlan(100, frame), to).unwrap();
+    socket.send_to(&forge::vxlan(100, frame), SocketAddr::new(to, OVERLAY_PORT)).unwrap();
 }
 
 #[test]
@@ -56,6 +61,10 @@ fn over_ipv6_too_only_known_nodes_are_heard() {
         tunnel(&fabric, from, &frame);
         eventually("the stranger was not heard", || (dropped() > before).then_some(()));
     }
+    fabric.nodes[0].namespace.ip(&format!("address add {ANOTHER}/128 dev uplink nodad"));
+    let before = dropped();
+    tunnel_to(&fabric, ANOTHER.into(), fabric.nodes[1].tunnel, &frame);
+    eventually("it was not heard at another address", || (dropped() > before).then_some(()));
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
     tunnel(&fabric, fabric.nodes[1].tunnel, &frame);
     assert_eq!(forge::arrived(&heard)[forge::IP..], frame[forge::IP..]);

@@ -2,11 +2,14 @@
 //! behind the service answers, on this node or on another. Each case in both families.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket,
+};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use atoll_datapath::PlainServices;
 use atoll_plan::{Backend, PLAIN, Service, ServiceKey, Side};
@@ -20,6 +23,10 @@ use crate::plain_stage::{
 use crate::talk::LIMIT;
 
 pub(crate) const NODE_PORT: u16 = 30_080;
+
+const LOCAL_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+/// Within this time each connection that speaks has been written down anew: that is done once in a second.
+const LOOKED_AT_AGAIN: Duration = Duration::from_millis(2500);
 
 /// A node whose uplink leads to one machine and by it to another: either may be a client, or stand for
 /// another node with a pod.
@@ -309,13 +316,62 @@ fn no_two_clients_have_one_port_of_the_node_towards_a_backend() {
     }
 }
 
+/// Has the node as few ports for its clients as it can, 256, so that several of them want the same; and not
+/// so few that one of them could find all that it tries taken.
+fn leave_few_ports(scene: &Scene) {
+    let most_are_sockets = || std::fs::write(LOCAL_PORTS, "1024 64511").unwrap();
+    scene.stage.node.run(most_are_sockets);
+    scene.serve(&[&scene.stage.far], None);
+}
+
+fn connections(scene: &Scene, at: &TcpListener, ports: Range<u16>) -> Vec<(TcpStream, TcpStream)> {
+    let connection = |port| {
+        let ours = connect(&scene.beyond, port, node_port(true)).unwrap();
+        (ours, accept(at).0)
+    };
+    ports.map(connection).collect()
+}
+
+#[test]
+fn a_connection_keeps_its_port_of_the_node_when_another_that_had_a_better_one_ends() {
+    let scene = Scene::serving(|_| vec![]);
+    leave_few_ports(&scene);
+    let listener = listen(&scene.stage.far, true);
+    let first = connections(&scene, &listener, 4000..4040);
+    let later = connections(&scene, &listener, 4040..4080);
+    drop(first);
+    let begin = Instant::now();
+    while begin.elapsed() < LOOKED_AT_AGAIN {
+        for (ours, theirs) in &later {
+            exchange(ours, theirs, 100);
+        }
+    }
+}
+
+#[test]
+fn who_has_said_its_last_word_is_answered_to_the_end_whoever_comes_meanwhile() {
+    let scene = Scene::serving(|_| vec![]);
+    leave_few_ports(&scene);
+    let listener = listen(&scene.stage.far, true);
+    let silent = connections(&scene, &listener, 4000..4040);
+    for (ours, theirs) in &silent {
+        ours.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((&*theirs).read(&mut [0; 1]).unwrap(), 0, "the last word came");
+    }
+    let _others = connections(&scene, &listener, 4040..4080);
+    for (ours, theirs) in &silent {
+        (&*theirs).write_all(b"the rest").unwrap();
+        (&*ours).read_exact(&mut [0; 8]).unwrap();
+    }
+}
+
 #[test]
 fn clients_of_a_node_port_are_spread_and_kept_together_where_the_service_says_so() {
     let scene = Scene::serving(|_| vec![]);
     let both = [&scene.stage.near, &scene.stage.far];
     for v4 in BOTH {
         let (near, far) = (listen(both[0], v4), listen(both[1], v4));
-        let led_to_near = |ports: std::ops::Range<u16>| {
+        let led_to_near = |ports: Range<u16>| {
             let led = ports.filter(|port| {
                 let _ours = connect(&scene.beyond, *port, node_port(v4)).unwrap();
                 accept_any(&[&near, &far]).0 == 0

@@ -202,7 +202,8 @@ fn book_of_node(outside: &[&str], more: &Value) -> PlainBook {
     let mut spec = json!({"type": "NodePort", "clusterIPs": ["10.96.0.9"], "ports": ports});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let outside = outside.iter().map(|ip| ip.parse().unwrap()).collect();
-    let mut book = PlainBook::new("node1", None).entered_at(outside);
+    let mut book = PlainBook::new("node1", None);
+    book.enter_at(outside);
     book.put_service(&key("web"), Some(front(&spec)));
     book.put_slice(
         &key("web-1"),

@@ -97,9 +97,22 @@ impl PlainBook {
         }
     }
 
-    /// The same with node ports, at these addresses of the node. To be said before anything is seen.
-    pub fn entered_at(self, outside: Vec<IpAddr>) -> Self {
-        PlainBook { outside, ..self }
+    /// From now on node ports are at these addresses of the node.
+    pub fn enter_at(&mut self, outside: Vec<IpAddr>) {
+        if self.outside == outside {
+            return;
+        }
+        self.outside = outside;
+        let has_node_port =
+            |front: &ServiceFront| front.ports.iter().any(|it| it.node_port.is_some());
+        let entered = self.services.iter().filter(|(_, front)| has_node_port(front));
+        let entered: Vec<_> = entered.map(|(key, _)| key.clone()).collect();
+        entered.iter().for_each(|service| self.compile(service));
+    }
+
+    /// Whether clients from outside are served anything.
+    pub fn is_entered(&self) -> bool {
+        self.served.outside > 0
     }
 
     /// The services of a namespace.
