@@ -128,6 +128,16 @@ pub(crate) fn set_default(object: &mut Value, path: &str, value: impl Into<Value
     }
 }
 
+/// Removes what is at a dotted path, if anything is.
+pub(crate) fn remove(object: &mut Value, path: &str) {
+    let (parent, field) = path.rsplit_once('.').map_or((None, path), |(up, last)| (Some(up), last));
+    let steps = parent.into_iter().flat_map(|parent| parent.split('.'));
+    let map = steps.into_iter().try_fold(object, |value, step| value.get_mut(step));
+    if let Some(Value::Object(map)) = map {
+        map.remove(field);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

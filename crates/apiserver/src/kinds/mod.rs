@@ -6,6 +6,7 @@ mod crd;
 mod event;
 mod names;
 mod namespace;
+mod node_ports;
 mod pod;
 mod service;
 mod workload;
@@ -54,7 +55,10 @@ pub(crate) fn prepare_new(resource: &Resource, object: &mut Value, now: Timestam
 pub(crate) fn prepare_change(resource: &Resource, object: &mut Value, old: &Value, now: Timestamp) {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("apiextensions.k8s.io", _) => crd::establish(object, now),
-        ("", "services") => service::keep_addresses(object, old),
+        ("", "services") => {
+            service::drop_of_former_type(object, old);
+            service::keep_addresses(object, old);
+        }
         ("", "namespaces") => namespace::keep_finalizers(object, old),
         _ => {}
     }

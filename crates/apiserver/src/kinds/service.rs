@@ -1,12 +1,10 @@
-//! Services: defaults, cluster addresses, and which of their fields stay.
+//! Services: defaults, and which of their fields stay and which go when they change.
 
-use super::cluster_addresses;
+use super::{cluster_addresses, node_ports};
 use crate::failure::Cause;
-use crate::object::{at, set, set_default, text};
+use crate::object::{at, remove, set, set_default, text};
 use serde_json::{Value, json};
 use std::net::IpAddr;
-
-const NODE_PORTS: std::ops::Range<u16> = 30_000..32_768;
 
 /// What only one service may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,13 +17,20 @@ pub(crate) enum Claim {
 pub(super) fn claims(service: &Value) -> Vec<Claim> {
     let addresses = cluster_addresses::named(service);
     let addresses = addresses.into_iter().filter_map(|ip| ip.parse().ok()).map(Claim::Address);
-    let ports = at(service, "spec.ports").and_then(Value::as_array);
-    let ports = ports.into_iter().flatten().filter_map(node_port).map(Claim::NodePort);
+    let ports = node_ports::named(service).into_iter().map(Claim::NodePort);
     addresses.chain(ports).collect()
 }
 
-fn node_port(port: &Value) -> Option<u16> {
-    port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
+/// Whether services of this type are reached at ports of nodes.
+pub(super) fn has_node_ports(service: &Value) -> bool {
+    matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer")
+}
+
+/// Whether clients from outside of the cluster are meant to reach the service.
+fn is_reached_from_outside(service: &Value) -> bool {
+    let external = at(service, "spec.externalIPs").and_then(Value::as_array);
+    has_node_ports(service)
+        || text(service, "spec.type") == "ClusterIP" && external.is_some_and(|it| !it.is_empty())
 }
 
 /// Gives a service what it needs and lacks. `taken` says what others have, `from` where to begin
@@ -36,45 +41,7 @@ pub(crate) fn provision(
     from: u32,
 ) -> Result<(), Cause> {
     cluster_addresses::give(service, &taken, from)?;
-    if matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
-        give_node_ports(service, &taken, from)?;
-    }
-    Ok(())
-}
-
-fn give_node_ports(
-    service: &mut Value,
-    taken: &impl Fn(Claim) -> bool,
-    from: u32,
-) -> Result<(), Cause> {
-    let mut given: Vec<u16> = Vec::new();
-    let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")?.as_array_mut());
-    for (index, port) in ports.into_iter().flatten().enumerate() {
-        let refuse = |why: &str| {
-            let field = format!("spec.ports[{index}].nodePort");
-            Cause::invalid(&field, &port["nodePort"], why)
-        };
-        let free = |number: u16| !taken(Claim::NodePort(number)) && !given.contains(&number);
-        let number = match node_port(port) {
-            Some(asked) if !NODE_PORTS.contains(&asked) => {
-                let why = "provided port is not in the valid range. The range of valid ports is \
-                           30000-32767";
-                return Err(refuse(why));
-            }
-            Some(asked) if !free(asked) => {
-                return Err(refuse("provided port is already allocated"));
-            }
-            Some(asked) => asked,
-            None => {
-                let start = u16::try_from(from % 2768).unwrap_or(0);
-                let all = (0..2768).map(|step| 30_000 + (start + step) % 2768);
-                all.into_iter().find(|n| free(*n)).ok_or_else(|| refuse("range is full"))?
-            }
-        };
-        given.push(number);
-        port["nodePort"] = number.into();
-    }
-    Ok(())
+    node_ports::give(service, &taken, from)
 }
 
 pub(super) fn fill_defaults(service: &mut Value) {
@@ -84,7 +51,7 @@ pub(super) fn fill_defaults(service: &mut Value) {
         set_default(service, "spec.internalTrafficPolicy", "Cluster");
         cluster_addresses::fill_families(service);
     }
-    if matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
+    if is_reached_from_outside(service) {
         set_default(service, "spec.externalTrafficPolicy", "Cluster");
     }
     if text(service, "spec.sessionAffinity") == "ClientIP" {
@@ -103,7 +70,7 @@ fn needs_address(service: &Value) -> bool {
     text(service, "spec.type") != "ExternalName" && text(service, "spec.clusterIP").is_empty()
 }
 
-/// An update that does not mention address and node ports keeps them.
+/// An update that does not mention address and node ports keeps them, where its type has any.
 pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
     if needs_address(service) {
         for field in ["spec.clusterIP", "spec.clusterIPs"] {
@@ -112,16 +79,31 @@ pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
             }
         }
     }
-    if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
-        return;
+    node_ports::keep(service, old);
+}
+
+/// Takes away what only the type that the service had before has a use for. What the update says anew
+/// stays, to be refused.
+pub(super) fn drop_of_former_type(service: &mut Value, old: &Value) {
+    let is_name = |service: &Value| text(service, "spec.type") == "ExternalName";
+    if is_name(service) && !is_name(old) {
+        let fields =
+            ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"];
+        fields.iter().for_each(|field| drop_unchanged(service, old, field));
     }
-    let known = at(old, "spec.ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")?.as_array_mut());
-    for port in ports.into_iter().flatten().filter(|port| node_port(port).is_none()) {
-        let same = |k: &&Value| k["port"] == port["port"] && k["protocol"] == port["protocol"];
-        if let Some(number) = known.iter().find(same).and_then(node_port) {
-            port["nodePort"] = number.into();
-        }
+    if is_reached_from_outside(old) && !is_reached_from_outside(service) {
+        drop_unchanged(service, old, "spec.externalTrafficPolicy");
+    }
+    if text(service, "spec.type") != "LoadBalancer" {
+        drop_unchanged(service, old, "spec.loadBalancerClass");
+        set(service, "status.loadBalancer", json!({}));
+    }
+    node_ports::drop_of_former_type(service, old);
+}
+
+fn drop_unchanged(service: &mut Value, old: &Value, field: &str) {
+    if at(service, field) == at(old, field) {
+        remove(service, field);
     }
 }
 
@@ -148,6 +130,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<Cause> {
             ));
         }
     }
+    causes.extend(node_ports::validate(service));
     causes.extend(old.and_then(|old| changed_address(old, address, kind)));
     causes
 }
@@ -164,7 +147,7 @@ mod tests {
     use super::*;
 
     fn service(kind: &str) -> Value {
-        json!({"spec": {"type": kind, "ports": [{"port": 80}, {"port": 81}]}})
+        json!({"spec": {"type": kind, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}})
     }
 
     #[test]
@@ -209,6 +192,31 @@ mod tests {
         let mut new = service("NodePort");
         keep_addresses(&mut new, &old);
         assert_eq!(claims(&new), claims(&old));
+        let mut inside = service("ClusterIP");
+        keep_addresses(&mut inside, &old);
+        assert_eq!(claims(&inside), [claims(&old)[0]]);
+    }
+
+    #[test]
+    fn what_only_the_former_type_had_a_use_for_goes_unless_it_is_said_anew() {
+        let mut old = service("NodePort");
+        old["spec"]["externalTrafficPolicy"] = "Cluster".into();
+        provision(&mut old, |_| false, 7).unwrap();
+        let to = |kind: &str| {
+            let mut new = old.clone();
+            new["spec"]["type"] = kind.into();
+            drop_of_former_type(&mut new, &old);
+            new
+        };
+        let inside = to("ClusterIP");
+        assert_eq!(claims(&inside), [claims(&old)[0]], "the address alone");
+        assert_eq!(inside["spec"]["externalTrafficPolicy"], Value::Null);
+        assert!(claims(&to("ExternalName")).is_empty());
+        assert_eq!(claims(&to("LoadBalancer")), claims(&old));
+        let mut stubborn = to("ClusterIP");
+        stubborn["spec"]["ports"][0]["nodePort"] = 30_500.into();
+        drop_of_former_type(&mut stubborn, &old);
+        assert_eq!(validate(&stubborn, Some(&old))[0].field, "spec.ports[0].nodePort");
     }
 
     #[test]

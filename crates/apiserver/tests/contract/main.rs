@@ -13,6 +13,7 @@ mod custom;
 mod kubectl;
 mod lifecycle;
 mod refusals;
+mod services;
 mod slices;
 mod watching;
 mod workloads;

@@ -89,7 +89,12 @@ impl ServiceFront {
         Ok(ServiceFront {
             uid: service.metadata.uid.clone().unwrap_or_default(),
             addresses: addresses(service, spec)?,
-            ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
+            ports: spec
+                .ports
+                .iter()
+                .flatten()
+                .map(|it| port(spec, it))
+                .collect::<Result<_, _>>()?,
             affinity: affinity(spec)?,
             local_only: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local_only: spec.external_traffic_policy.as_deref() == Some("Local"),
@@ -119,7 +124,7 @@ fn addresses(
     Ok(addresses)
 }
 
-fn port(port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
+fn port(spec: &k8s::ServiceSpec, port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
     let protocol = Protocol::parse(port.protocol.as_deref());
     let number = u16::try_from(port.port).ok().and_then(NonZeroU16::new);
     Ok(FrontPort {
@@ -127,8 +132,13 @@ fn port(port: &k8s::ServicePort) -> Result<FrontPort, ServiceError> {
         protocol: protocol
             .ok_or_else(|| ServiceError::Protocol(port.protocol.clone().unwrap_or_default()))?,
         port: number.ok_or(ServiceError::Port(port.port))?,
-        node_port: port.node_port.map_or(Ok(None), node_port)?,
+        node_port: port.node_port.filter(|_| has_node_ports(spec)).map_or(Ok(None), node_port)?,
     })
+}
+
+/// A number that stands in a service of another type is not meant.
+fn has_node_ports(spec: &k8s::ServiceSpec) -> bool {
+    matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer"))
 }
 
 /// An empty list is none.
@@ -222,14 +232,18 @@ mod tests {
     fn a_port_has_the_node_port_that_the_api_gave_it_and_who_takes_it_is_said_apart() {
         let ports =
             json!([{"port": 80, "nodePort": 30080}, {"port": 81}, {"port": 82, "nodePort": 0}]);
-        let front = web(&json!({"type": "NodePort", "ports": ports})).unwrap();
-        let numbers: Vec<_> =
-            front.ports.iter().map(|it| it.node_port.map(NonZeroU16::get)).collect();
-        assert_eq!(numbers, [Some(30080), None, None]);
-        assert!(!front.external_local_only);
+        let front = |kind: &str| web(&json!({"type": kind, "ports": ports})).unwrap();
+        let numbers = |kind: &str| -> Vec<Option<u16>> {
+            front(kind).ports.iter().map(|it| it.node_port.map(NonZeroU16::get)).collect()
+        };
+        assert_eq!(numbers("NodePort"), [Some(30080), None, None]);
+        assert_eq!(numbers("LoadBalancer"), [Some(30080), None, None]);
+        assert_eq!(numbers("ClusterIP"), [None, None, None], "its type has none");
+        assert!(!front("NodePort").external_local_only);
         let local = web(&json!({"externalTrafficPolicy": "Local"})).unwrap();
         assert!(local.external_local_only && !local.local_only);
-        let wrong = web(&json!({"ports": [{"port": 80, "nodePort": 70000}]})).unwrap_err();
+        let wrong = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 70000}]});
+        let wrong = web(&wrong).unwrap_err();
         assert!(wrong.to_string().starts_with("the service's nodePort 70000"));
     }
 

@@ -1,0 +1,98 @@
+//! Services: what they are given by their type, and what they lose with it.
+
+use crate::Subject;
+use crate::server::refusal;
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+async fn create(subject: &Subject, name: &str, spec: Value) -> kube::Result<Service> {
+    let service = json!({"metadata": {"name": name}, "spec": spec});
+    let service: Service = serde_json::from_value(service).unwrap();
+    subject.api().create(&PostParams::default(), &service).await
+}
+
+async fn patch(subject: &Subject, name: &str, spec: Value) -> kube::Result<Service> {
+    let api: Api<Service> = subject.api();
+    let patch = json!({"spec": spec});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await
+}
+
+fn spec(service: kube::Result<Service>) -> ServiceSpec {
+    service.unwrap().spec.unwrap()
+}
+
+fn ports(spec: &ServiceSpec) -> &[ServicePort] {
+    spec.ports.as_deref().unwrap()
+}
+
+fn node_ports(spec: &ServiceSpec) -> Vec<Option<i32>> {
+    ports(spec).iter().map(|port| port.node_port).collect()
+}
+
+fn two_ports() -> Value {
+    json!([{"name": "http", "port": 80}, {"name": "https", "port": 443}])
+}
+
+#[tokio::test]
+async fn a_service_loses_its_node_ports_with_its_type_and_others_may_have_them() {
+    let subject = Subject::new().await;
+    let made =
+        spec(create(&subject, "web", json!({"type": "NodePort", "ports": two_ports()})).await);
+    let had = node_ports(&made);
+    assert!(had.iter().all(|port| port.is_some_and(|port| port >= 30_000)), "{had:?}");
+    assert_eq!(made.external_traffic_policy.as_deref(), Some("Cluster"));
+
+    let asked = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": had[0]}]});
+    let taken = refusal(create(&subject, "other", asked.clone()).await);
+    assert!(taken.message.contains("provided port is already allocated"), "{}", taken.message);
+
+    let inside = spec(patch(&subject, "web", json!({"type": "ClusterIP"})).await);
+    assert_eq!(node_ports(&inside), [None, None]);
+    assert_eq!(inside.external_traffic_policy, None);
+    assert_eq!(inside.cluster_ip, made.cluster_ip);
+
+    let other = spec(create(&subject, "other", asked).await);
+    assert_eq!(node_ports(&other), had[..1]);
+    let back = spec(patch(&subject, "web", json!({"type": "NodePort"})).await);
+    assert!(node_ports(&back).iter().all(|port| port.is_some() && *port != had[0]));
+}
+
+#[tokio::test]
+async fn a_service_inside_of_the_cluster_asks_for_no_node_port() {
+    let subject = Subject::new().await;
+    let asked = json!([{"port": 80, "nodePort": 30_999}]);
+    let told = refusal(create(&subject, "web", json!({"ports": asked})).await);
+    let why = "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'";
+    assert!(told.message.contains(why), "{}", told.message);
+    create(&subject, "web", json!({"type": "NodePort", "ports": two_ports()})).await.unwrap();
+    let told = patch(&subject, "web", json!({"type": "ClusterIP", "ports": asked})).await;
+    assert!(refusal(told).message.contains(why));
+}
+
+#[tokio::test]
+async fn a_service_becomes_a_name_outside_and_has_an_address_again_when_it_comes_back() {
+    let subject = Subject::new().await;
+    let made = spec(create(&subject, "web", json!({"ports": two_ports()})).await);
+    let outside = json!({"type": "ExternalName", "externalName": "example.org"});
+    let name = spec(patch(&subject, "web", outside).await);
+    assert_eq!(name.cluster_ip.unwrap_or_default(), "");
+    assert_eq!((name.cluster_ips, name.ip_families), (None, None));
+    let asked = json!({"clusterIP": made.cluster_ip, "ports": two_ports()});
+    let heir = spec(create(&subject, "heir", asked).await);
+    assert_eq!(heir.cluster_ip, made.cluster_ip, "what it had is free");
+    let back = json!({"type": "ClusterIP", "externalName": null});
+    let back = spec(patch(&subject, "web", back).await);
+    assert!(back.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()));
+    assert_ne!(back.cluster_ip, made.cluster_ip);
+}
+
+#[tokio::test]
+async fn node_ports_follow_the_names_of_a_services_ports() {
+    let subject = Subject::new().await;
+    let made =
+        spec(create(&subject, "web", json!({"type": "NodePort", "ports": two_ports()})).await);
+    let moved = json!([{"name": "https", "port": 444}, {"name": "more", "port": 81}]);
+    let moved = spec(patch(&subject, "web", json!({"ports": moved})).await);
+    assert_eq!(node_ports(&moved)[0], node_ports(&made)[1], "https keeps its own");
+}
