@@ -35,6 +35,10 @@ impl Cause {
         Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
     }
 
+    pub(crate) fn duplicate(field: &str, value: &Value) -> Cause {
+        Cause::new("FieldValueDuplicate", field, format!("Duplicate value: {value}"))
+    }
+
     pub(crate) fn unsupported(field: &str, value: &Value, supported: &[String]) -> Cause {
         let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
         let text = format!("Unsupported value: {value}: supported values: {list}");

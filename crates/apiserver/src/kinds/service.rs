@@ -34,14 +34,16 @@ fn is_reached_from_outside(service: &Value) -> bool {
 }
 
 /// Gives a service what it needs and lacks. `taken` says what others have, `from` where to begin
-/// to look; an error says which field asks for what cannot be given.
+/// to look, and `is_new` that it was not there before; an error says which field asks for what cannot be
+/// given.
 pub(crate) fn provision(
     service: &mut Value,
+    is_new: bool,
     taken: impl Fn(Claim) -> bool,
     from: u32,
 ) -> Result<(), Cause> {
     cluster_addresses::give(service, &taken, from)?;
-    node_ports::give(service, &taken, from)
+    node_ports::give(service, is_new, &taken, from)
 }
 
 pub(super) fn fill_defaults(service: &mut Value) {
@@ -53,6 +55,9 @@ pub(super) fn fill_defaults(service: &mut Value) {
     }
     if is_reached_from_outside(service) {
         set_default(service, "spec.externalTrafficPolicy", "Cluster");
+    }
+    if text(service, "spec.type") == "LoadBalancer" {
+        set_default(service, "spec.allocateLoadBalancerNodePorts", true);
     }
     if text(service, "spec.sessionAffinity") == "ClientIP" {
         set_default(service, "spec.sessionAffinityConfig.clientIP.timeoutSeconds", 10_800);
@@ -96,6 +101,7 @@ pub(super) fn drop_of_former_type(service: &mut Value, old: &Value) {
     }
     if text(service, "spec.type") != "LoadBalancer" {
         drop_unchanged(service, old, "spec.loadBalancerClass");
+        drop_unchanged(service, old, "spec.allocateLoadBalancerNodePorts");
         set(service, "status.loadBalancer", json!({}));
     }
     node_ports::drop_of_former_type(service, old);
@@ -155,7 +161,7 @@ mod tests {
         let mut service = service("NodePort");
         let first = Claim::Address([10, 96, 0, 16].into());
         let taken = [first, Claim::NodePort(30_000)];
-        provision(&mut service, |claim| taken.contains(&claim), 0).unwrap();
+        provision(&mut service, true, |claim| taken.contains(&claim), 0).unwrap();
         assert_eq!(service["spec"]["clusterIPs"], json!(["10.96.0.17"]));
         assert_eq!(service["spec"]["ports"][0]["nodePort"], 30_001);
         assert_eq!(service["spec"]["ports"][1]["nodePort"], 30_002);
@@ -170,7 +176,7 @@ mod tests {
                 "clusterIP" => service["spec"]["clusterIP"] = value,
                 _ => service["spec"]["ports"][0]["nodePort"] = value,
             }
-            provision(&mut service, |_| taken, 0).unwrap_err().message
+            provision(&mut service, true, |_| taken, 0).unwrap_err().message
         };
         assert!(refused("clusterIP", json!("10.97.0.1"), false).contains("current range"));
         assert!(refused("clusterIP", json!("10.96.0.1"), true).contains("already allocated"));
@@ -181,14 +187,14 @@ mod tests {
     #[test]
     fn a_headless_service_says_so_twice() {
         let mut service = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
-        provision(&mut service, |_| false, 0).unwrap();
+        provision(&mut service, true, |_| false, 0).unwrap();
         assert_eq!(service["spec"]["clusterIPs"], json!(["None"]));
     }
 
     #[test]
     fn node_ports_are_kept_by_an_update_that_does_not_mention_them() {
         let mut old = service("NodePort");
-        provision(&mut old, |_| false, 7).unwrap();
+        provision(&mut old, true, |_| false, 7).unwrap();
         let mut new = service("NodePort");
         keep_addresses(&mut new, &old);
         assert_eq!(claims(&new), claims(&old));
@@ -201,7 +207,7 @@ mod tests {
     fn what_only_the_former_type_had_a_use_for_goes_unless_it_is_said_anew() {
         let mut old = service("NodePort");
         old["spec"]["externalTrafficPolicy"] = "Cluster".into();
-        provision(&mut old, |_| false, 7).unwrap();
+        provision(&mut old, true, |_| false, 7).unwrap();
         let to = |kind: &str| {
             let mut new = old.clone();
             new["spec"]["type"] = kind.into();

@@ -88,7 +88,8 @@ fn provision(
         return Ok(());
     }
     let from = uuid::Uuid::new_v4().as_fields().0;
-    kinds::provision_service(object, |claim| tx.is_claimed(claim, key), from)
+    let is_new = tx.get(key).is_none();
+    kinds::provision_service(object, is_new, |claim| tx.is_claimed(claim, key), from)
         .map_err(|cause| Failure::invalid(target.about_kind(&key.name), &[cause]))
 }
 

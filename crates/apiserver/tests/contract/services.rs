@@ -96,3 +96,52 @@ async fn node_ports_follow_the_names_of_a_services_ports() {
     let moved = spec(patch(&subject, "web", json!({"ports": moved})).await);
     assert_eq!(node_ports(&moved)[0], node_ports(&made)[1], "https keeps its own");
 }
+
+#[tokio::test]
+async fn a_number_is_shared_by_ports_of_one_service_that_differ_by_their_protocol() {
+    let subject = Subject::new().await;
+    let dns = |number: Option<i32>, more: Value| {
+        let mut ports = json!([
+            {"name": "tcp", "port": 53, "protocol": "TCP", "nodePort": number},
+            {"name": "udp", "port": 53, "protocol": "UDP", "nodePort": number}]);
+        ports.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+        json!({"type": "NodePort", "ports": ports})
+    };
+    let made = spec(create(&subject, "dns", dns(None, json!([]))).await);
+    let number = node_ports(&made)[0];
+    assert_eq!(node_ports(&made), [number, number]);
+    assert!(number.is_some());
+    let other = json!([{"port": 53, "protocol": "SCTP", "nodePort": number}]);
+    let taken =
+        refusal(create(&subject, "other", json!({"type": "NodePort", "ports": other})).await);
+    assert!(taken.message.contains("provided port is already allocated"), "{}", taken.message);
+    let twice = json!([{"name": "again", "port": 54, "protocol": "UDP", "nodePort": number}]);
+    let twice = refusal(patch(&subject, "dns", dns(number, twice)).await);
+    assert!(twice.message.to_lowercase().contains("duplicate"), "{}", twice.message);
+    let sctp = json!([{"name": "sctp", "port": 54, "protocol": "SCTP", "nodePort": number}]);
+    let three = spec(patch(&subject, "dns", dns(number, sctp)).await);
+    assert_eq!(node_ports(&three), [number, number, number]);
+}
+
+#[tokio::test]
+async fn a_load_balancer_has_no_node_ports_where_it_wants_none() {
+    let subject = Subject::new().await;
+    let without = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false,
+        "ports": two_ports()});
+    let made = spec(create(&subject, "web", without).await);
+    assert_eq!(node_ports(&made), [None, None]);
+    let with = spec(patch(&subject, "web", json!({"allocateLoadBalancerNodePorts": true})).await);
+    assert!(node_ports(&with).iter().all(Option::is_some));
+    let kept = spec(patch(&subject, "web", json!({"allocateLoadBalancerNodePorts": false})).await);
+    assert_eq!(node_ports(&kept), node_ports(&with), "nothing is taken from it");
+    let usual = json!({"type": "LoadBalancer", "ports": two_ports()});
+    let usual = spec(create(&subject, "usual", usual).await);
+    assert_eq!(usual.allocate_load_balancer_node_ports, Some(true));
+    assert!(node_ports(&usual).iter().all(Option::is_some));
+    let inside = spec(patch(&subject, "usual", json!({"type": "ClusterIP"})).await);
+    assert_eq!(inside.allocate_load_balancer_node_ports, None);
+    let wrong = json!({"allocateLoadBalancerNodePorts": false, "ports": two_ports()});
+    let told = refusal(create(&subject, "wrong", wrong).await);
+    let why = "spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is";
+    assert!(told.message.contains(why), "{}", told.message);
+}
