@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use atoll_model::compile::ServiceFront;
 use atoll_model::export::ServiceName;
 use atoll_model::outside::Held;
 use atoll_types::NetworkId;
@@ -39,10 +40,10 @@ impl Exposure {
 
     /// Whether a service is behind a port of nodes that have no pod of it.
     pub(crate) fn is_everywhere(service: &Service) -> bool {
-        let Some(spec) = &service.spec else { return false };
-        let mut ports = spec.ports.iter().flatten();
-        let is_local = spec.external_traffic_policy.as_deref() == Some("Local");
-        !is_local && ports.any(|port| port.node_port.is_some_and(|number| number != 0))
+        ServiceFront::read(service).is_ok_and(|front| {
+            let has_any = front.ports.iter().any(|port| port.node_port.is_some());
+            !front.external_local_only && has_any
+        })
     }
 }
 
@@ -197,7 +198,8 @@ mod tests {
 
     #[test]
     fn every_node_leads_to_services_that_have_a_port_and_take_clients_anywhere() {
-        let is_everywhere = |spec: Value| {
+        let is_everywhere = |mut spec: Value| {
+            spec["type"] = json!("NodePort");
             Exposure::is_everywhere(&serde_json::from_value(json!({"spec": spec})).unwrap())
         };
         let ports = json!([{"port": 80}, {"port": 81, "nodePort": 30081}]);

@@ -319,6 +319,35 @@ fn a_node_port_leads_to_whom_the_external_policy_allows_and_nobody_else_can_clai
     assert_eq!(leads(&book, &outside(1, "0.0.0.0", 80)), None);
 }
 
+#[test]
+fn a_service_or_slice_that_is_left_to_others_is_led_nowhere_and_the_others_are() {
+    for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
+        let spec = |labels: &serde_json::Value| {
+            json!({"type": "NodePort", "clusterIPs": ["10.96.0.9"], "labels": labels,
+                   "annotations": {"atoll.dev/vip": "198.18.0.9"},
+                   "ports": [{"port": 80, "nodePort": 30080}]})
+        };
+        let places =
+            [tcp(1, "10.96.0.9", 80), tcp(1, "198.18.0.9", 80), outside(1, "0.0.0.0", 30080)];
+        let slice = |labels: &serde_json::Value| {
+            let mut slice = pods(&["web-0", "web-1"]);
+            slice["labels"] = labels.clone();
+            News::Slice(ACME, "web-1", slice)
+        };
+        let (ours, theirs) = (json!({}), json!({label: ""}));
+        let [first, second] = two_pods(ACME);
+        let mut book = told(&[first, second, slice(&ours)]);
+        for (labels, behind) in [(&ours, Some(2)), (&theirs, None), (&ours, Some(2))] {
+            tell(&mut book, &News::Service(ACME, "web", spec(labels)));
+            for place in &places {
+                assert_eq!(leads(&book, place).map(|all| all.len()), behind, "{label} {place:?}");
+            }
+        }
+        tell(&mut book, &slice(&theirs));
+        assert_eq!(leads(&book, &places[0]), Some(vec![]), "{label}: the slice says so itself");
+    }
+}
+
 /// A load balancer with a pod here and one elsewhere.
 fn balanced(policy: &str, sources: &serde_json::Value) -> ServiceBook {
     let spec = json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}],

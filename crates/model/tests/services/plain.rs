@@ -249,3 +249,21 @@ fn who_comes_from_outside_to_a_local_service_meets_pods_of_the_node_and_who_is_h
     let seen: std::collections::BTreeMap<_, _> = entered(&elsewhere).into_iter().collect();
     assert_eq!(seen["Outside 192.0.2.1:30080"], ["10.244.1.2", "10.244.2.2"]);
 }
+
+#[test]
+fn a_plain_service_or_slice_that_is_left_to_others_is_led_nowhere() {
+    for label in ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"] {
+        let labels = json!({"kubernetes.io/service-name": "web", label: "other"});
+        let service = json!({"metadata": {"name": "web", "namespace": "infra", "labels": labels},
+            "spec": {"clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}]}});
+        let front = ServiceFront::read(&serde_json::from_value(service).unwrap()).unwrap();
+        let mut left = book(&json!({}));
+        assert_eq!(served(&left).len(), 1);
+        left.put_service(&key("web"), Some(front));
+        assert!(served(&left).is_empty(), "{label}");
+        let slice = json!({"metadata": {"namespace": "infra", "labels": labels},
+            "addressType": "IPv4", "ports": [{"port": 8080}],
+            "endpoints": [{"addresses": ["10.244.1.2"]}]});
+        assert_eq!(PlainGroup::read(&serde_json::from_value(slice).unwrap()), None, "{label}");
+    }
+}

@@ -90,14 +90,15 @@ pub(crate) fn tell(book: &mut ServiceBook, news: &News) {
         }
         News::NoPort(network, pod) => book.put_port(network, &key(pod), None),
         News::Service(network, name, spec) => {
-            let metadata = json!({"name": name, "annotations": spec["annotations"]});
+            let metadata =
+                json!({"name": name, "annotations": spec["annotations"], "labels": spec["labels"]});
             let object = json!({"metadata": metadata, "spec": spec});
             let front = ServiceFront::read(&serde_json::from_value(object).unwrap()).unwrap();
             book.put_service(network, &key(name), Some(front));
         }
         News::NoService(network, name) => book.put_service(network, &key(name), None),
         News::Slice(network, name, slice) => {
-            book.put_slice(network, &key(name), Some(group(slice)));
+            book.put_slice(network, &key(name), group(slice));
         }
         News::NoSlice(network, name) => book.put_slice(network, &key(name), None),
         News::Held(network, ip, name) => {
@@ -115,14 +116,17 @@ pub(crate) fn held(network: &str, ip: &str, name: &str) -> Held {
     Held { address: ip.parse().unwrap(), node: "node2".into(), purpose }
 }
 
-fn group(slice: &Value) -> EndpointGroup {
+fn group(slice: &Value) -> Option<EndpointGroup> {
     let mut object = slice.clone();
-    let labels = json!({"kubernetes.io/service-name": slice["service"]});
+    let mut labels = json!({"kubernetes.io/service-name": slice["service"]});
+    if let Some(more) = slice["labels"].as_object() {
+        labels.as_object_mut().unwrap().extend(more.clone());
+    }
     object["metadata"] = json!({"namespace": "shop", "labels": labels});
     if slice["addressType"].is_null() {
         object["addressType"] = json!("IPv4");
     }
-    EndpointGroup::read(&serde_json::from_value(object).unwrap()).unwrap()
+    EndpointGroup::read(&serde_json::from_value(object).unwrap())
 }
 
 /// A service at 10.96.0.9 with one TCP port.

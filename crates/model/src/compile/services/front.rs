@@ -8,8 +8,13 @@ use std::time::Duration;
 use atoll_api::marks::VIP;
 use atoll_types::{Cidr, Protocol};
 use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::fronts::Rank;
+
+/// Labels of services, and of their slices, that are led by somebody else or by nobody.
+const LEFT_TO_OTHERS: [&str; 2] =
+    ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"];
 
 /// How long a client is led to the same backend where the service does not say.
 const USUAL_AFFINITY: i32 = 10_800;
@@ -79,11 +84,13 @@ pub enum ServiceError {
 }
 
 impl ServiceFront {
-    /// Reads a service. One without addresses of its own (headless, or a name outside) has none.
+    /// Reads a service. One without addresses of its own (headless, or a name outside) has none, nor has
+    /// one that is left to others.
     pub fn read(service: &k8s::Service) -> Result<ServiceFront, ServiceError> {
         let Some(spec) = &service.spec else { return Ok(ServiceFront::default()) };
         let headless = spec.cluster_ip.as_deref() == Some("None");
-        if headless || spec.type_.as_deref() == Some("ExternalName") {
+        let is_name = spec.type_.as_deref() == Some("ExternalName");
+        if headless || is_name || is_left_to_others(&service.metadata) {
             return Ok(ServiceFront::default());
         }
         Ok(ServiceFront {
@@ -101,6 +108,12 @@ impl ServiceFront {
             sources: sources(spec)?,
         })
     }
+}
+
+/// Whether a service, or a slice of one, is not to be led here, as it says by a label, whatever its value.
+pub(super) fn is_left_to_others(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    labels.is_some_and(|labels| LEFT_TO_OTHERS.iter().any(|label| labels.contains_key(*label)))
 }
 
 /// The network's own addresses and the cluster's serve alike; external ones give way to both.

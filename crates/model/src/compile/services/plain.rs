@@ -15,7 +15,7 @@ use atoll_types::{NetAddr, Protocol};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
 use super::choice::{Candidate, Vantage, choose};
-use super::front::{FrontPort, ServiceFront};
+use super::front::{FrontPort, ServiceFront, is_left_to_others};
 use super::fronts::Rank;
 use super::homes::ObjectKey;
 use super::network::can_be_a_services;
@@ -39,9 +39,12 @@ struct PlainMember {
 }
 
 impl PlainGroup {
-    /// Reads a slice; none where it belongs to no service or has no IP addresses.
+    /// Reads a slice; none where it belongs to no service, is left to others or has no IP addresses.
     pub fn read(slice: &EndpointSlice) -> Option<PlainGroup> {
         let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
+        if is_left_to_others(&slice.metadata) {
+            return None;
+        }
         if !matches!(slice.address_type.as_str(), "IPv4" | "IPv6") {
             return None;
         }

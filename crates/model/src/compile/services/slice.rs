@@ -7,6 +7,8 @@ use std::num::NonZeroU16;
 use atoll_types::{PodRef, Protocol};
 use k8s_openapi::api::discovery::v1 as k8s;
 
+use super::front::is_left_to_others;
+
 /// The label by which a slice names its service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -45,9 +47,12 @@ pub(super) enum Who {
 }
 
 impl EndpointGroup {
-    /// Reads a slice; none where it belongs to no service or has no IP addresses.
+    /// Reads a slice; none where it belongs to no service, is left to others or has no IP addresses.
     pub fn read(slice: &k8s::EndpointSlice) -> Option<EndpointGroup> {
         let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
+        if is_left_to_others(&slice.metadata) {
+            return None;
+        }
         let namespace = slice.metadata.namespace.as_deref()?;
         let v4 = match slice.address_type.as_str() {
             "IPv4" => true,
