@@ -4,8 +4,9 @@
 
 use serde_json::{Value, json};
 
+use crate::asking::outside;
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, Said, atoll_command, await_condition, state_dir};
+use crate::fixture::{Lab, Said, await_condition};
 use crate::outside::{WIRE, entered};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
@@ -54,10 +55,7 @@ fn label(lab: &Lab, pod: &str, app: &str) {
 
 /// The first word of an association with an address, by somebody outside.
 fn associate(lab: &Lab, ip: &str) -> Said {
-    let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
-    let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
-    let connect = ["toolbox", "connect", "sctp", &format!("{ip}:81"), "--timeout", "1s"];
-    atoll_command(&[&enter[..], &connect].concat()).output().unwrap().into()
+    outside(lab, &["connect", "sctp", &format!("{ip}:81"), "--timeout", "1s"])
 }
 
 /// Waits until this node answers for both addresses, and this pod of each tenant behind its own, by TCP

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod across;
+mod asking;
 mod bad_input;
 mod balancers;
 mod compatible;

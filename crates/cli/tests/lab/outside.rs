@@ -6,8 +6,9 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::asking;
 use crate::fixture::{
-    Lab, Said, atoll_command, await_condition, await_some, kill_agent_and_await_the_next, state_dir,
+    Lab, atoll_command, await_condition, await_some, kill_agent_and_await_the_next, state_dir,
 };
 
 pub(crate) const WIRE: &str = "172.30.0.1";
@@ -84,13 +85,7 @@ fn shop(name: &str, port: u16, policy: &str) -> String {
 
 /// Who answers somebody outside at an address and port, and as whom it sees the asker.
 pub(crate) fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, String)> {
-    let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
-    let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
-    let to = format!("{node}:{port}");
-    let said: Said = atoll_command(&[&enter[..], &["toolbox", "connect", "tcp", &to]].concat())
-        .output()
-        .unwrap()
-        .into();
+    let said = asking::outside(lab, &["connect", "tcp", &format!("{node}:{port}")]);
     let answer: Value = serde_json::from_str(&said.out).ok()?;
     let text = |field: &str| answer[field].as_str().map(ToOwned::to_owned);
     Some((text("pod")?, text("peer")?.rsplit_once(':')?.0.to_owned()))

@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use crate::asking::{Asker, await_answered_by, await_unanswered};
 use crate::documents::{pod, yaml};
 use crate::fixture::{Lab, await_condition, await_some};
 
 pub(crate) const TENANTS: [&str; 2] = ["acme", "globex"];
-const VIPS: [&str; 2] = ["198.18.0.9", "fd18::9"];
+/// The nodes, by their addresses.
+pub(crate) const NODES: [&str; 2] = ["172.30.0.11", "172.30.0.12"];
+pub(crate) const VIPS: [&str; 2] = ["198.18.0.9", "fd18::9"];
 
 fn nics(last: u8) -> Value {
     let ips = json!([{"ips": [format!("10.0.0.{last}"), format!("fd00::{last}")]}]);
@@ -18,7 +21,7 @@ fn nics(last: u8) -> Value {
 }
 
 /// A server behind the service, which listens on two ports.
-fn server(tenant: &str, name: &str, node: &str, last: u8) -> Value {
+pub(crate) fn server(tenant: &str, name: &str, node: &str, last: u8) -> Value {
     let mut pod = pod(&format!("{tenant}/{name}"), node, &json!({"app": "shop"}), &nics(last));
     let container = &mut pod["spec"]["containers"][0];
     container["command"] = json!(["atoll", "toolbox", "serve", "--port", "8080,9090", "--sctp"]);
@@ -85,11 +88,11 @@ impl Stage {
     }
 
     /// Has both services be so.
-    fn change(&self, more: &Value) {
+    pub(crate) fn change(&self, more: &Value) {
         self.apply(|tenant| shop(tenant, more));
     }
 
-    fn patch(&self, patch: &Value) {
+    pub(crate) fn patch(&self, patch: &Value) {
         TENANTS.iter().for_each(|tenant| self.patch_of(tenant, patch));
     }
 
@@ -120,22 +123,23 @@ impl Stage {
         TENANTS.iter().for_each(|tenant| self.await_behind_of(tenant, from, &at(ip, port), pods));
     }
 
-    /// Waits until exactly these pods answer a pod of their own tenant there over TCP.
+    /// Waits until exactly these pods answer a pod of their own tenant there over TCP, whenever it asks.
     pub(crate) fn await_behind_of(&self, tenant: &str, from: &str, to: &str, pods: &[&str]) {
-        let wanted: BTreeSet<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
-        let mut last = BTreeSet::new();
-        await_condition(|| {
-            let answers = (0..10).filter_map(|_| self.answer(tenant, from, "tcp", to));
-            last = answers.map(|(pod, _)| pod).collect();
-            last == wanted
-        })
-        .unwrap_or_else(|()| panic!("{tenant}/{from} {to}: {last:?} and never {wanted:?}"));
+        if pods.is_empty() {
+            return self.await_nobody(tenant, from, to);
+        }
+        let asker = format!("{tenant}/{from}");
+        await_answered_by(&self.0, Asker::Pod(&asker), ("tcp", to), &names(tenant, pods));
+    }
+
+    /// Waits until exactly these pods of a tenant answer somebody outside there, whenever it asks.
+    pub(crate) fn await_entered(&self, tenant: &str, at: (&str, &str), pods: &[&str]) {
+        await_answered_by(&self.0, Asker::Outside, at, &names(tenant, pods));
     }
 
     /// Waits until nobody answers a pod there, however often it asks.
     pub(crate) fn await_nobody(&self, tenant: &str, from: &str, to: &str) {
-        await_condition(|| (0..3).all(|_| self.answer(tenant, from, "tcp", to).is_none()))
-            .unwrap_or_else(|()| panic!("somebody goes on answering {tenant}/{from} at {to}"));
+        await_unanswered(&self.0, Asker::Pod(&format!("{tenant}/{from}")), ("tcp", to));
     }
 
     /// The VIPs that a tenant's service says it has.
@@ -151,11 +155,15 @@ impl Stage {
     }
 
     /// What `dig` answers a tenant's pod for the service.
-    fn named(&self, tenant: &str, kind: &str) -> String {
+    pub(crate) fn named(&self, tenant: &str, kind: &str) -> String {
         let name = format!("shop.{tenant}.svc.cluster.local");
         let said = self.0.exec(&format!("{tenant}/web"), &["dig", "+short", &name, kind]).good();
         said.trim().to_owned()
     }
+}
+
+fn names(tenant: &str, pods: &[&str]) -> BTreeSet<String> {
+    pods.iter().map(|pod| format!("{tenant}/{pod}")).collect()
 }
 
 pub(crate) fn at(ip: &str, port: u16) -> String {
@@ -211,12 +219,20 @@ fn a_service_changes_its_type_its_port_and_whom_it_leads_to_under_the_same_addre
     stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
     stage.await_behind("web", VIPS[0], 80, &[]);
     stage.patch(&json!({"spec": {"type": "NodePort"}}));
-    for tenant in TENANTS {
+    let entrances = TENANTS.map(|tenant| {
         let node_port = stage.field(tenant, "{.spec.ports[0].nodePort}");
         assert!(node_port.parse::<u16>().is_ok_and(|port| port >= 30_000), "{node_port}");
-    }
+        NODES.map(|node| format!("{node}:{node_port}"))
+    });
     stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
+    for (tenant, entrances) in TENANTS.iter().zip(&entrances) {
+        entrances.iter().for_each(|to| stage.await_entered(tenant, ("tcp", to), &["near", "far"]));
+    }
     stage.patch(&json!({"spec": {"type": "ClusterIP"}}));
+    for (tenant, entrances) in TENANTS.iter().zip(&entrances) {
+        assert_eq!(stage.field(tenant, "{.spec.ports[*].nodePort}"), "");
+        entrances.iter().for_each(|to| await_unanswered(&stage.0, Asker::Outside, ("tcp", to)));
+    }
     stage.await_behind("web", VIPS[0], 81, &["near", "far"]);
     stage.change(&json!({}));
     stage.await_behind("web", VIPS[0], 80, &["near", "far"]);

@@ -2,10 +2,11 @@
 //! addresses and the same VIPs at the same time.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::asking::{Asker, await_answered_by, await_one, await_refused, found};
 use crate::fixture::{Lab, await_condition, await_some, kill_agent_and_await_the_next};
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
@@ -87,25 +88,22 @@ fn answer(lab: &Lab, tenant: &str, protocol: &str, to: &str) -> Option<(String, 
     Some((text("pod")?, text("peer")?.rsplit_once(':')?.0.to_owned()))
 }
 
-/// All who answer at the VIP within some tries.
-fn behind(lab: &Lab, tenant: &str, tries: usize) -> BTreeSet<String> {
-    let to = format!("{VIP}:80");
-    let answers = (0..tries).filter_map(|_| answer(lab, tenant, "tcp", &to));
-    answers.map(|(pod, _)| pod).collect()
-}
-
 fn names(tenant: &str, pods: &[&str]) -> BTreeSet<String> {
     pods.iter().map(|pod| format!("{tenant}/{pod}")).collect()
 }
 
-/// Waits until exactly these pods are seen behind the service.
+/// Waits until exactly these pods are seen behind the service, by everybody who asks.
 fn await_backends(lab: &Lab, tenant: &str, pods: &[&str]) {
-    let mut last = BTreeSet::new();
-    await_condition(|| {
-        last = behind(lab, tenant, 12);
-        last == names(tenant, pods)
-    })
-    .unwrap_or_else(|()| panic!("{tenant}: {last:?} and never {pods:?}"));
+    let (web, to) = (format!("{tenant}/web"), format!("{VIP}:80"));
+    match pods {
+        [] => await_refused(lab, Asker::Pod(&web), ("tcp", &to)),
+        _ => await_answered_by(lab, Asker::Pod(&web), ("tcp", &to), &names(tenant, pods)),
+    }
+}
+
+/// Waits until one pod answers all who ask at the VIP, and says which.
+fn await_one_backend(lab: &Lab, tenant: &str) -> String {
+    await_one(lab, Asker::Pod(&format!("{tenant}/web")), ("tcp", &format!("{VIP}:80")))
 }
 
 /// How a try that must fail failed, like `refused` or `timeout`.
@@ -171,12 +169,7 @@ fn a_service_keeps_its_clients_together_or_on_their_node_where_it_says_so() {
         lab.apply(&yaml(&[shop(tenant, &json!({"sessionAffinity": "ClientIP"}))])).good();
     }
     for tenant in TENANTS {
-        let mut last = BTreeSet::new();
-        await_condition(|| {
-            last = behind(&lab, tenant, 12);
-            last.len() == 1
-        })
-        .unwrap_or_else(|()| panic!("{tenant}: {last:?}"));
+        await_one_backend(&lab, tenant);
         let local = json!({"internalTrafficPolicy": "Local", "sessionAffinity": "None"});
         lab.apply(&yaml(&[shop(tenant, &local)])).good();
         await_backends(&lab, tenant, &["near"]);
@@ -184,13 +177,28 @@ fn a_service_keeps_its_clients_together_or_on_their_node_where_it_says_so() {
 }
 
 /// How long a client is kept together in the test of it, and how long a client then waits.
-const TOGETHER: u64 = 2;
-const PAUSE: Duration = Duration::from_millis(2500);
+const TOGETHER: u64 = 4;
+const PAUSE: Duration = Duration::from_millis(4500);
 
 /// Who answers both tenants, one call each, at the same time.
 fn both_answered(lab: &Lab) -> [Option<String>; 2] {
     let to = format!("{VIP}:80");
     TENANTS.map(|tenant| answer(lab, tenant, "tcp", &to).map(|(pod, _)| pod))
+}
+
+/// Whoever asks again before the time is over meets whom it met.
+fn stays_within_its_time(lab: &Lab, tenant: &str) {
+    let (web, to) = (format!("{tenant}/web"), format!("{VIP}:80"));
+    await_condition(|| {
+        let begun = Instant::now();
+        let (first, _) = await_some(|| answer(lab, tenant, "tcp", &to));
+        let again = found(lab, Asker::Pod(&web), ("tcp", &to), "5s");
+        let is_in_time = begun.elapsed() < Duration::from_secs(TOGETHER);
+        let is_kept = again.iter().all(|it| it.as_ref() == Ok(&first));
+        assert!(is_kept || !is_in_time, "{tenant}: {first} and then {again:?}");
+        is_in_time
+    })
+    .unwrap_or_else(|()| panic!("{tenant}: nobody was quick enough to be kept"));
 }
 
 /// Time passes for both at once, and what has passed is the one thing that cannot be awaited.
@@ -203,11 +211,9 @@ fn affinity_lasts_for_its_time_after_the_last_connection_and_then_another_may_an
         TENANTS.iter().for_each(|it| drop(lab.apply(&yaml(&[shop(it, &kept)])).good()));
     };
     with(600);
-    for tenant in TENANTS {
-        await_condition(|| behind(&lab, tenant, 12).len() == 1)
-            .unwrap_or_else(|()| panic!("{tenant} is not kept together"));
-    }
+    TENANTS.iter().for_each(|tenant| drop(await_one_backend(&lab, tenant)));
     with(TOGETHER);
+    TENANTS.iter().for_each(|tenant| stays_within_its_time(&lab, tenant));
     let mut seen = [BTreeSet::new(), BTreeSet::new()];
     await_condition(|| {
         for (seen, pod) in seen.iter_mut().zip(both_answered(&lab)) {
