@@ -13,8 +13,12 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
 
 fn two_pods(fabric: &Fabric) -> [Pod; 2] {
+    two_pods_of(fabric, 100)
+}
+
+fn two_pods_of(fabric: &Fabric, number: u32) -> [Pod; 2] {
     let last = fabric.nodes.len() - 1;
-    [(0, "10.0.0.1"), (last, "10.0.0.2")].map(|(at, ip)| fabric.pod(at, network(100), ip))
+    [(0, "10.0.0.1"), (last, "10.0.0.2")].map(|(at, ip)| fabric.pod(at, network(number), ip))
 }
 
 #[test]
@@ -48,11 +52,15 @@ fn path_mtu(pod: &Pod, to: IpAddr) -> Option<u32> {
 fn two_pods_on_a_narrowed_underlay(nodes: u8) -> (Fabric, [Pod; 2]) {
     let fabric = Fabric::of(nodes);
     let pods = two_pods(&fabric);
+    narrow(&fabric);
+    (fabric, pods)
+}
+
+fn narrow(fabric: &Fabric) {
     for node in &fabric.nodes {
         node.namespace.ip("link set uplink mtu 1400");
         node.run(State::open);
     }
-    (fabric, pods)
 }
 
 #[test]
@@ -80,12 +88,19 @@ fn tcp_with_too_big_segments_shrinks_them_and_goes_on() {
 
 #[test]
 fn what_is_too_big_through_a_service_is_answered_by_the_gateway_about_the_service() {
-    let (fabric, [one, other]) = two_pods_on_a_narrowed_underlay(2);
-    fabric.serve(one.network, &[&other], None);
-    for client in voices(&one) {
-        crate::services::converse_tcp(client, &listen(voice(client, &other), TARGET), 500_000);
-        assert_eq!(path_mtu(&one, vip(client.ip)), Some(1350), "of what the client sent");
-        assert_eq!(path_mtu(&other, client.ip), Some(1350), "of the answers");
+    let fabric = Fabric::of(2);
+    let tenants = [100, 200].map(|number| two_pods_of(&fabric, number));
+    narrow(&fabric);
+    for [one, other] in &tenants {
+        fabric.serve(one.network, &[other], None);
+    }
+    for [one, other] in &tenants {
+        for client in voices(one) {
+            assert_ne!(path_mtu(one, vip(client.ip)), Some(1350), "what others learned is theirs");
+            crate::services::converse_tcp(client, &listen(voice(client, other), TARGET), 500_000);
+            assert_eq!(path_mtu(one, vip(client.ip)), Some(1350), "of what the client sent");
+            assert_eq!(path_mtu(other, client.ip), Some(1350), "of the answers");
+        }
     }
 }
 

@@ -139,19 +139,23 @@ fn with_affinity_a_client_is_led_to_one_backend_and_others_to_theirs() {
 #[test]
 fn affinity_ends_when_nothing_was_opened_for_its_time() {
     let fabric = Fabric::of(1);
-    let client = fabric.pod(0, network(100), "10.0.0.1");
-    let crowd = Crowd::new(&fabric, 100, 10);
-    fabric.serve(network(100), &crowd.all(), Some(Duration::from_secs(1)));
-    let askers = askers(&client, 200);
-    let mut led = vec![];
-    for asker in askers.chunks(1).take(30) {
-        led.extend(led_to(asker, &crowd));
-        std::thread::sleep(Duration::from_millis(1100));
-        if counts(&led).len() > 1 {
+    let tenants = [100, 200].map(|number| {
+        let client = fabric.pod(0, network(number), "10.0.0.1");
+        let crowd = Crowd::new(&fabric, number, 10);
+        fabric.serve(network(number), &crowd.all(), Some(Duration::from_secs(1)));
+        (askers(&client, 30), client, crowd)
+    });
+    let mut led = [vec![], vec![]];
+    for turn in 0..30 {
+        for ((askers, _, crowd), led) in tenants.iter().zip(&mut led) {
+            led.extend(led_to(&askers[turn..=turn], crowd));
+        }
+        if led.iter().all(|led| counts(led).len() > 1) {
             return;
         }
+        std::thread::sleep(Duration::from_millis(1100));
     }
-    panic!("thirty connections, each after the time, all had one backend");
+    panic!("thirty connections, each after the time, all had one backend: {led:?}");
 }
 
 /// A TCP connection through the service to `server`, that was used once.
@@ -200,16 +204,25 @@ fn a_tcp_connection_stays_with_a_backend_that_was_taken_out_and_is_reset_when_it
 #[test]
 fn a_tcp_connection_survives_its_service() {
     let fabric = Fabric::of(1);
-    let [tenant, _other] = two_tenants(&fabric);
-    fabric.serve(tenant.network(), &[&tenant.near], None);
-    let (mut ours, mut theirs) = opened(&tenant, 0, &tenant.near);
+    let tenants = two_tenants(&fabric);
+    for tenant in &tenants {
+        fabric.serve(tenant.network(), &[&tenant.near], None);
+    }
+    let mut open: Vec<_> = tenants
+        .iter()
+        .flat_map(|tenant| [0, 1].map(|family| opened(tenant, family, &tenant.near)))
+        .collect();
     for node in &fabric.nodes {
         node.plan.lock().unwrap().services.clear();
     }
     fabric.converge();
-    pass(&mut ours, &mut theirs).unwrap();
-    let client = tenant.client.v4();
-    connect(client, 0, front(client.ip), BRIEF).unwrap_err();
+    for (ours, theirs) in &mut open {
+        pass(ours, theirs).unwrap();
+    }
+    for tenant in &tenants {
+        let client = tenant.client.v4();
+        connect(client, 0, front(client.ip), BRIEF).unwrap_err();
+    }
 }
 
 #[test]
