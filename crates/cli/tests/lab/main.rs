@@ -32,6 +32,7 @@ mod resolvers;
 mod restart;
 mod service_cases;
 mod service_slices;
+mod service_types;
 mod services;
 mod several_networks;
 mod tenancy;
