@@ -269,7 +269,7 @@ impl Run {
             Part::Datapath => datapath::measure(self.rounds(31, 180)),
             Part::Counted => counted::measure(times(2, 2)),
             Part::Guard => counted::guard(times(3, 2)),
-            Part::Cni => cni::measure(atoll, times(5, 1)),
+            Part::Cni => cni::measure(atoll, times(5, 2)),
             Part::Control => control::measure(atoll, self.quick),
             Part::Curve => curve::measure(atoll, self.rounds(15, 60), self.quick),
             Part::Services => services::measure(self.rounds(15, 40)),

@@ -1,9 +1,12 @@
 //! A node with the real agent: the atoll program as a process, the embedded API in this one, and
 //! ports that were made beforehand, as the controller would have.
+//!
+//! The rule: the agent does all that it does on a node. It answers names, and ports have an address
+//! of each family.
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +34,8 @@ pub(crate) const NAME: &str = "node1";
 /// Another node, of which there is nothing but its object.
 const ANOTHER: &str = "node2";
 const UNDERLAY: &str = "192.168.77.1";
+/// Where pods ask for names.
+pub(crate) const CLUSTER_DNS: &str = "10.96.0.10";
 /// Where the agent keeps its state on a node, too: in memory.
 const RUN: &str = "/run";
 /// The kubeconfig of whoever is outside of the node.
@@ -50,6 +55,13 @@ impl PlannedPod {
     /// The tenant whose it is, and the namespace it is in.
     pub(crate) fn tenant(&self) -> String {
         format!("tenant-{}", self.network)
+    }
+
+    /// Its addresses, one of each family.
+    fn ips(&self) -> [IpAddr; 2] {
+        let six =
+            u128::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0)) | u128::from(self.ip.to_bits());
+        [self.ip.into(), Ipv6Addr::from_bits(six).into()]
     }
 }
 
@@ -267,7 +279,7 @@ fn port(pod: &PlannedPod, pod_uid: String, node: &str) -> Port {
             subnet: network.clone(),
             network,
             network_id: pod.network,
-            ips: vec![pod.ip.to_string()],
+            ips: pod.ips().map(|ip| ip.to_string()).into(),
             mac: MacAddr::for_ip(pod.ip.into()).to_string(),
             pod: pod.name.clone(),
             pod_uid,
@@ -291,6 +303,7 @@ fn start_agent(atoll: &Path, folder: &Path, bpf: &Path) -> Result<Child> {
         .args(["--pdeathsig", "TERM"])
         .arg(atoll)
         .args(["agent", "--node-name", NAME, "--underlay", UNDERLAY])
+        .args(["--cluster-dns", CLUSTER_DNS])
         .arg("--kubeconfig")
         .arg(folder.join("kubeconfig"))
         .arg("--socket")
@@ -321,6 +334,7 @@ mod tests {
         let pod = PlannedPod { name: "web".into(), network: 7, ip: [10, 0, 0, 5].into() };
         let spec = port(&pod, "uid".into(), NAME).spec;
         assert_eq!((spec.pod.as_str(), spec.network_id), ("web", 7));
+        assert_eq!(spec.ips, ["10.0.0.5", "fd00::a00:5"]);
         assert_eq!(spec.node.as_deref(), Some(NAME));
     }
 }

@@ -23,6 +23,16 @@ pub(super) enum Verb {
     Del,
 }
 
+impl Verb {
+    /// As the specification of CNI writes it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Verb::Add => "ADD",
+            Verb::Del => "DEL",
+        }
+    }
+}
+
 /// A pod's namespace, made beforehand.
 pub(crate) struct Pod {
     pub(crate) name: String,
@@ -38,8 +48,16 @@ impl Pod {
     /// A pod of a tenant, in the namespace of that name.
     pub(crate) fn named(name: impl Into<String>, tenant: impl Into<String>) -> Self {
         let namespace = Arc::new(Namespace::new());
+        without_detection(&namespace);
         Pod { name: name.into(), tenant: tenant.into(), namespace }
     }
+}
+
+/// Turns the detection of duplicate addresses off: the peers' plugins wait a second and more for it.
+pub(super) fn without_detection(namespace: &Namespace) {
+    let path = "/proc/sys/net/ipv6/conf/default/accept_dad";
+    // Where a kernel has no IPv6, there is nothing to detect.
+    let _ = namespace.run(|| std::fs::write(path, "0"));
 }
 
 /// A plugin and where it runs.
@@ -91,8 +109,11 @@ fn peer_configuration(kind: &str, number: u8, folder: &Path) -> String {
         "ipam": {
             "type": "host-local",
             "dataDir": folder.join("host-local"),
-            "ranges": [[{"subnet": format!("10.{number}.0.0/16")}]],
-            "routes": [{"dst": "0.0.0.0/0"}],
+            "ranges": [
+                [{"subnet": format!("10.{number}.0.0/16")}],
+                [{"subnet": format!("fd00:{number}::/64")}],
+            ],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
         },
     });
     configuration.to_string()
@@ -123,14 +144,10 @@ impl Contestant<'_> {
 }
 
 fn environment(verb: Verb, pod: &Pod) -> Vec<(&'static str, String)> {
-    let command = match verb {
-        Verb::Add => "ADD",
-        Verb::Del => "DEL",
-    };
     let Pod { name, tenant, .. } = pod;
     let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={tenant};K8S_POD_NAME={name}");
     vec![
-        ("CNI_COMMAND", command.to_owned()),
+        ("CNI_COMMAND", verb.name().to_owned()),
         ("CNI_CONTAINERID", name.clone()),
         ("CNI_NETNS", pod.namespace.path().display().to_string()),
         ("CNI_IFNAME", "eth0".to_owned()),
@@ -155,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn each_peer_has_a_range_of_its_own() {
+    fn each_peer_has_ranges_of_its_own_in_both_families() {
         let configuration = peer_configuration("ptp", 7, Path::new("/tmp"));
-        assert!(configuration.contains("10.7.0.0/16"));
+        assert!(configuration.contains("10.7.0.0/16") && configuration.contains("fd00:7::/64"));
         assert!(configuration.contains("peer-ptp"));
     }
 }
