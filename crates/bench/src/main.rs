@@ -272,7 +272,7 @@ impl Run {
             Part::Cni => cni::measure(atoll, times(5, 2)),
             Part::Control => control::measure(atoll, self.quick),
             Part::Curve => curve::measure(atoll, self.rounds(15, 60), self.quick),
-            Part::Services => services::measure(self.rounds(15, 40)),
+            Part::Services => services::measure(self.rounds(15, 40), self.quick),
             Part::Policy => policy::measure(self.rounds(15, 40), self.quick),
             Part::Changes => changes::measure(atoll, self.quick),
             Part::Nodes => nodes::measure(self.quick),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use atoll_api::{Network, NetworkPhase, Port, Tenant};
 use atoll_testkit::Namespace;
+use futures::stream::{self, TryStreamExt};
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Pod as KubePod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -29,6 +30,8 @@ const TENANT: &str = "changing";
 /// Where pods answer, and the port of the service.
 const PORT: u16 = 7000;
 pub(super) const VIP_PORT: u16 = 80;
+/// How many requests are under way at once.
+const AT_ONCE: usize = 32;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SERVICE: &str = "moving";
@@ -115,6 +118,31 @@ impl<'a> Scene<'a> {
         Ok(ip.parse()?)
     }
 
+    /// So many more services, each with the first server as its endpoint.
+    pub(super) fn make_crowd(&self, count: usize) -> Result<()> {
+        let (services, slices) = (&self.own::<Service>(), &self.own::<EndpointSlice>());
+        let endpoint = &self.endpoint(0);
+        let made = stream::iter((0..count).map(Ok)).try_for_each_concurrent(
+            AT_ONCE,
+            |number| async move {
+                let [service, slice] = one_of_a_crowd(number, endpoint);
+                let parameters = PostParams::default();
+                services.create(&parameters, &serde_json::from_value(service)?).await?;
+                slices.create(&parameters, &serde_json::from_value(slice)?).await?;
+                anyhow::Ok(())
+            },
+        );
+        self.node.runtime().block_on(made)
+    }
+
+    /// One of both servers, as a slice names it.
+    fn endpoint(&self, number: usize) -> Value {
+        let name = ["server-a", "server-b"][number % 2];
+        let pod = json!({"kind": "Pod", "namespace": TENANT, "name": name});
+        json!({"addresses": [self.servers[number % 2].1.to_string()],
+               "conditions": {"ready": true}, "targetRef": pod})
+    }
+
     /// A pod that sends nothing by itself.
     pub(super) fn asker(&self) -> &Namespace {
         &self.asker
@@ -199,11 +227,7 @@ impl<'a> Scene<'a> {
 
     /// The service leads to this server and to no other.
     pub(super) fn lead_to(&self, number: usize) -> Result<()> {
-        let name = ["server-a", "server-b"][number % 2];
-        let pod = json!({"kind": "Pod", "namespace": TENANT, "name": name});
-        let endpoint = json!({"addresses": [self.servers[number % 2].1.to_string()],
-                              "conditions": {"ready": true}, "targetRef": pod});
-        let patch = Patch::Merge(json!({"endpoints": [endpoint]}));
+        let patch = Patch::Merge(json!({"endpoints": [self.endpoint(number)]}));
         let slices = self.own::<EndpointSlice>();
         let parameters = PatchParams::default();
         self.node.runtime().block_on(slices.patch(SERVICE, &parameters, &patch))?;
@@ -228,6 +252,17 @@ impl<'a> Scene<'a> {
         let object = serde_json::from_value(object)?;
         Ok(self.node.runtime().block_on(api.create(&PostParams::default(), &object))?)
     }
+}
+
+/// A service and its slice.
+fn one_of_a_crowd(number: usize, endpoint: &Value) -> [Value; 2] {
+    let name = format!("crowd-{number}");
+    let ports = json!([{"protocol": "UDP", "port": VIP_PORT, "targetPort": PORT}]);
+    let service = json!({"metadata": {"name": name}, "spec": {"ports": ports}});
+    let metadata = json!({"name": name, "labels": {"kubernetes.io/service-name": name}});
+    let slice = json!({"metadata": metadata, "addressType": "IPv4",
+                       "ports": [{"protocol": "UDP", "port": PORT}], "endpoints": [endpoint]});
+    [service, slice]
 }
 
 /// The port of a pod that was attached, which is named by its pod and perhaps more.

@@ -21,6 +21,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use crate::document::Judged;
+use crate::goal::Goal;
 use crate::lab::{self, Lab, NODES};
 use crate::node::client;
 use crate::sample::Sample;
@@ -29,6 +31,8 @@ use crate::volley::{Answers, Volley};
 
 /// What Kubernetes waits for the lease of a node by default (`--node-monitor-grace-period`).
 const GRACE: Duration = Duration::from_secs(50);
+/// How soon what a dead node answered for must pass elsewhere, once it is said.
+const LIMIT_MS: f64 = 1_000.0;
 /// How long a node is away before it is said to be.
 const AWAY: Duration = Duration::from_millis(500);
 /// The machine outside, as the lab has it.
@@ -53,7 +57,7 @@ ours. Datagrams are sent every two milliseconds, each from a port of its own: fr
 balancer whose address was at the node, from a pod to the outside by the network's own address, which \
 was at the node, and from a pod to a service with an endpoint on each node. *Decided*: the claim names \
 another node. *Passes*: from then on every datagram is answered, by whom it should be, as whom it \
-should be.";
+should be. The goal is a second for the slowest.";
 
 /// What was answered for by the node that died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +88,7 @@ struct Seen {
 }
 
 /// Lets nodes die so many times.
-pub(super) fn measure(atoll: &Path, times: usize) -> Result<Table> {
+pub(super) fn measure(atoll: &Path, times: usize) -> Result<(Table, Vec<Judged>)> {
     let scene = Scene::set(atoll)?;
     let mut seen = vec![];
     for number in 0..times {
@@ -93,7 +97,18 @@ pub(super) fn measure(atoll: &Path, times: usize) -> Result<Table> {
         seen.push(scene.die_with_exit()?);
     }
     eprintln!();
-    Ok(table(&seen))
+    Ok((table(&seen), judge(&seen)))
+}
+
+/// The slowest of each.
+fn judge(seen: &[Seen]) -> Vec<Judged> {
+    let slowest = |what: Moved| {
+        let passes = Sample::new(seen.iter().filter(|it| it.what == what).map(|it| it.passes));
+        let share = Sample::new([passes.quantile(1.0) / LIMIT_MS]);
+        let what = format!("a node dies: {}, slowest against 1 s", what.name());
+        Judged::new(what, Goal::AtMost(1.0), &share)
+    };
+    Moved::ALL.map(slowest).into()
 }
 
 fn table(seen: &[Seen]) -> Table {
@@ -353,6 +368,7 @@ fn endpoints(is_ready: impl Fn(usize) -> bool) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goal::Verdict;
 
     #[test]
     fn the_pod_of_a_dead_node_is_no_endpoint_that_is_ready_and_the_others_are() {
@@ -379,5 +395,16 @@ mod tests {
             row(Moved::Balancer.name()).split('|').map(|cell| cell.trim().to_owned()).collect();
         assert_eq!(balancer[2..7], ["2", "20", "60", "400", "50.1 s"]);
         assert!(row(Moved::Endpoint.name()).contains("50.0 s"));
+    }
+
+    #[test]
+    fn the_slowest_death_decides() {
+        let verdicts = |slowest| -> Vec<Verdict> {
+            let seen = |what, passes| Seen { what, decided: None, passes };
+            let all = Moved::ALL.map(|what| [seen(what, 10.0), seen(what, slowest)]);
+            judge(&all.concat()).iter().map(|it| it.verdict).collect()
+        };
+        assert_eq!(verdicts(999.0), [Verdict::Met; 3]);
+        assert_eq!(verdicts(1_001.0), [Verdict::Missed; 3]);
     }
 }

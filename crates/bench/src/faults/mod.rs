@@ -82,7 +82,7 @@ pub(crate) fn measure(atoll: &Path, times: usize) -> Result<Section> {
         seen.push((fault, scene.around(times, |node| node.suffer(fault, [atoll, &other]))?));
     }
     drop(scene);
-    let dead = death::measure(atoll, times)?;
+    let (dead, moved) = death::measure(atoll, times)?;
     Ok(Section {
         title: "Faults",
         notes: format!("{NOTES}\n\n{}\n\nEach {times} times in a row.", death::NOTES),
@@ -91,7 +91,7 @@ pub(crate) fn measure(atoll: &Path, times: usize) -> Result<Section> {
             ("A node dies".into(), dead),
         ],
         plots: vec![],
-        judged: seen.iter().flat_map(|(fault, seen)| judge(*fault, seen)).collect(),
+        judged: seen.iter().flat_map(|(fault, seen)| judge(*fault, seen)).chain(moved).collect(),
     })
 }
 
