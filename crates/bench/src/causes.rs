@@ -31,6 +31,12 @@ pub(crate) fn known(what: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(judged, _)| *judged == what).map(|(_, cause)| *cause)
 }
 
+/// Everything whose cause is known.
+#[cfg(test)]
+pub(crate) fn judged() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|(what, _)| *what)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -11,10 +11,11 @@ use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::paths::{self, ATOLL, ATOLL_SERVICE, Ends, Path, Place};
 use crate::pinned::{Ended, start_self};
+use crate::profile::{self, Way};
 use crate::rounds::{Length, Rounds};
 use crate::sample::Sample;
 use crate::table::Table;
-use crate::traffic::{Ask, Kind};
+use crate::traffic::{Answer, Ask, Kind};
 
 /// What was measured on one path: for each kind, a value for each round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub(crate) struct Measured {
     kinds: Vec<Kind>,
     rounds: Vec<Vec<f64>>,
 }
+
+/// What is counted by the kernel, too.
+const PROFILED: [Kind; 4] = [Kind::RoundTrip, Kind::Connect, Kind::Bulk, Kind::Stream];
 
 const NOTES: &str = "\
 Both ends of a path run on one CPU, ahead of everything else, so that time is CPU time: what a \
@@ -54,13 +58,32 @@ pub(crate) fn measure(rounds: Rounds) -> Result<Section> {
         measured.into_iter().partition(|path| path.place == Place::SameNode);
     Ok(Section {
         title: "Datapath",
-        notes: format!("{NOTES}\n\n{told}"),
+        notes: format!("{NOTES}\n\n{}\n\n{told}", profile::NOTES),
         tables: [&same, &across]
             .map(|paths| (paths[0].place.to_string(), table(paths, Kind::heading)))
-            .into(),
+            .into_iter()
+            .chain([("Counted by the kernel".into(), profiled()?)])
+            .collect(),
         plots: vec![],
         judged: [same, across].iter().flat_map(|paths| judge(paths)).collect(),
     })
+}
+
+/// Our own paths and their limits, counted by the kernel.
+fn profiled() -> Result<Table> {
+    let limits = paths::limits()?;
+    let cluster = paths::cluster()?;
+    let mut ways = vec![];
+    for limit in &limits {
+        let ours = cluster.ends(limit.place).into_iter().next().context("a cluster has pods")?;
+        let (bare, name) = match limit.place {
+            Place::SameNode => ("veth pair", "**Atoll**, same node"),
+            Place::AcrossNodes => ("routing", "**Atoll**, across nodes"),
+        };
+        ways.push(Way { name: bare, ends: limit.ends[0].clone(), cluster: None });
+        ways.push(Way { name, ends: ours, cluster: Some(&cluster) });
+    }
+    profile::table(&ways, &PROFILED)
 }
 
 /// Measures these kinds of traffic on these paths, in turns; says how many there were.
@@ -114,11 +137,16 @@ fn start_server(namespace: &Namespace) -> Result<Ended> {
 
 /// One round of one kind between two ends.
 pub(crate) fn round(ends: &Ends, kind: Kind, length: Length) -> Result<f64> {
+    Ok(asked(ends, kind, length)?.value)
+}
+
+/// The same, with how much was carried.
+pub(crate) fn asked(ends: &Ends, kind: Kind, length: Length) -> Result<Answer> {
     let asked = start_self(&ends.client, &Ask::arguments(kind, ends.target, length))?;
     let output = asked.wait_with_output()?;
     let answer = String::from_utf8(output.stdout)?;
     let reached = format!("{kind:?} to {} was not answered; the reason is above", ends.target);
-    answer.trim().parse().context(reached)
+    Answer::read(&answer).context(reached)
 }
 
 impl Measured {

@@ -25,6 +25,7 @@ mod paths;
 mod pinned;
 mod plot;
 mod policy;
+mod profile;
 mod real;
 mod rounds;
 mod sample;
@@ -176,7 +177,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Answer => traffic::answer().map(|()| ExitCode::SUCCESS),
         Command::Ask(ask) => {
-            println!("{}", ask.run()?);
+            println!("{}", ask.run()?.told());
             Ok(ExitCode::SUCCESS)
         }
         Command::Run(run) => run.measure(),

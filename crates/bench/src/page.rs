@@ -7,6 +7,8 @@ use crate::causes;
 
 /// What a line of a table of goals ends with where the goal was met.
 const MET: &str = " met |";
+/// The same where it cannot be told.
+const WITHIN_NOISE: &str = " within noise |";
 /// What stands over a table of goals.
 const GOALS: &str = "### Goals\n";
 /// What stands over the parts: not a part itself.
@@ -81,7 +83,8 @@ impl Page {
 /// cause of the miss.
 fn with_cause(row: &str) -> Option<String> {
     let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-    let cause = causes::known(cells.first()?).unwrap_or_default();
+    let unknown = if row.ends_with(WITHIN_NOISE) { "perhaps none" } else { "not known yet" };
+    let cause = causes::known(cells.first()?).unwrap_or(unknown);
     Some(format!("| {} | {cause} |", cells.join(" | ")))
 }
 
@@ -122,8 +125,9 @@ mod tests {
     #[test]
     fn a_missed_goal_stands_before_everything_that_was_measured() {
         let text = page().text(&[]);
-        let missed =
-            text.find("| another | ≤ 1.10 | 1.30 | one value | missed |  |\n\n## Datapath");
+        let missed = text.find(
+            "| another | ≤ 1.10 | 1.30 | one value | missed | not known yet |\n\n## Datapath",
+        );
         assert!(missed.is_some(), "{text}");
         assert!(!text.contains("| stream | "), "{text}");
     }
@@ -134,6 +138,27 @@ mod tests {
         let cause = causes::known(what).unwrap();
         let row = format!("| {what} | ≤ 1.10 | 1.20 | 1.19–1.21 | missed | {cause} |");
         assert!(text.contains(&row), "{text}");
+    }
+
+    #[test]
+    fn no_miss_goes_without_a_cause_and_a_known_one_not_without_its_own() {
+        let mut goals = String::from(
+            "### Goals\n\n| what | goal | ratio | noise | verdict |\n|:--|--:|--:|--:|--:|\n",
+        );
+        for what in causes::judged() {
+            goals += &format!("| {what} | ≤ 1.00 | 2.00 | one value | missed |\n");
+        }
+        goals += "| a goal that may be met | ≤ 1.00 | 1.01 | 0.90–1.10 | within noise |\n";
+        let mut page = Page::default();
+        page.put("Datapath", &goals);
+        let text = page.text(&[]);
+        let (_, rows) = text.split_once(NOT_MET).unwrap();
+        for what in causes::judged() {
+            let cause = causes::known(what).unwrap();
+            let row = format!("| {what} | ≤ 1.00 | 2.00 | one value | missed | {cause} |");
+            assert!(rows.contains(&row), "{what} has lost its cause: {rows}");
+        }
+        assert!(rows.contains("| within noise | perhaps none |"), "{rows}");
     }
 
     #[test]

@@ -15,11 +15,13 @@ use atoll_plan::{NodePlan, Observed, Service, ServiceKey, Step, diff, diff_servi
 use atoll_policy::Tables;
 use atoll_testkit::{BpfFileSystem, Namespace, Worker};
 use atoll_types::{MacAddr, NetworkId, PodRef};
+use aya::programs::loaded_programs;
 use tokio::runtime::Runtime;
 
 use super::everything::{policies, services};
 use super::peers::pair;
 use super::{Ends, Place};
+use crate::profile::Programs;
 
 const NODES: [(&str, Ipv4Addr); 2] =
     [("node1", Ipv4Addr::new(192, 168, 77, 1)), ("node2", Ipv4Addr::new(192, 168, 77, 2))];
@@ -182,6 +184,25 @@ impl Cluster {
         took.first().copied().context("a cluster has nodes")
     }
 
+    /// How often the programs of all nodes ran until now, by name. A program is a node's when it
+    /// has a map of it.
+    pub(crate) fn programs(&self) -> Result<Programs> {
+        let own = |node: &Node| node.worker.run(|it| maps_behind(&it.bpf.files()));
+        let maps: BTreeSet<u32> = self.nodes.iter().flat_map(own).collect();
+        let mut programs = Programs::new();
+        // Somebody else's program may go while all are listed.
+        for program in loaded_programs().flatten() {
+            let used = program.map_ids().ok().flatten().unwrap_or_default();
+            if used.iter().any(|map| maps.contains(map)) {
+                let name = program.name_as_str().context("a program of ours has no name")?;
+                let ran = programs.entry(name.to_owned()).or_default();
+                ran.runs += program.run_count();
+                ran.time += program.run_time();
+            }
+        }
+        Ok(programs)
+    }
+
     /// The pins of the first node's maps, by name, with the kernel memory behind each.
     pub(crate) fn map_memory(&self) -> Result<BTreeMap<String, u64>> {
         self.nodes[0].worker.run(|programmed| {
@@ -191,6 +212,12 @@ impl Cluster {
             maps.map(|pin| Ok((file_name(pin), memory_of_map(pin)?))).collect()
         })
     }
+}
+
+/// The numbers of the maps behind these pins.
+fn maps_behind(pins: &[PathBuf]) -> BTreeSet<u32> {
+    let maps = pins.iter().filter(|pin| pin.parent().is_some_and(|it| it.ends_with("maps")));
+    maps.filter_map(|pin| Some(aya::maps::MapInfo::from_pin(pin).ok()?.id())).collect()
 }
 
 fn file_name(path: &std::path::Path) -> String {

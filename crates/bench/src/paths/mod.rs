@@ -106,7 +106,13 @@ pub(crate) fn ours_and_limits() -> Result<Vec<Path>> {
     ])
 }
 
-fn cluster() -> Result<Arc<Cluster>> {
+/// What paths are compared with, of each place.
+pub(crate) fn limits() -> Result<Vec<Path>> {
+    Ok(vec![peers::direct(), peers::across(peers::Link::Routing, false)?])
+}
+
+/// Two tenants with everything on.
+pub(crate) fn cluster() -> Result<Arc<Cluster>> {
     Ok(Arc::new(Cluster::new(&Setting::everything(&[100, 200]))?))
 }
 

@@ -15,6 +15,7 @@ use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::paths::{self, Cluster, Ends, Place, Setting, VIP};
 use crate::plot::{Line, Plot};
+use crate::profile::{self, Way};
 use crate::rounds::{Length, Rounds};
 use crate::sample::Sample;
 use crate::table::Table;
@@ -77,10 +78,20 @@ pub(crate) fn measure(rounds: Rounds, quick: bool) -> Result<Section> {
             ("A service on the same node".into(), datapath::table(&packets, Kind::heading)),
             (format!("As services of {PODS_EACH} pods grow"), growth(&sizes)),
             (format!("{FLOWS} connections over {BACKENDS} backends"), spread_table(&spread)),
+            ("A service, counted by the kernel".into(), profiled()?),
         ],
         plots: vec![plot(&sizes)],
         judged,
     })
+}
+
+/// Our path through a service, counted by the kernel.
+fn profiled() -> Result<Table> {
+    let cluster = paths::cluster()?;
+    let ends = cluster.ends(Place::SameNode).into_iter().next().context("a cluster has pods")?;
+    let ends = Ends { target: VIP.into(), ..ends };
+    let way = Way { name: "**Atoll**, service", ends, cluster: Some(&cluster) };
+    profile::table(&[way], &KINDS)
 }
 
 fn measure_sizes(sizes: &[u32], rounds: Rounds) -> Result<Vec<Sized>> {

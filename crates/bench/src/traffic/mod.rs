@@ -8,7 +8,7 @@ mod ask;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use atoll_types::Protocol;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,16 @@ impl Kind {
         }
     }
 
+    /// Of what its programs and frames are counted.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Kind::RoundTrip => "round trip",
+            Kind::Connect => "connection",
+            Kind::Bulk | Kind::Stream | Kind::Streams | Kind::StreamTwoCpus => "64 KiB",
+            Kind::Packets => "packet",
+        }
+    }
+
     /// How long one round of it takes.
     fn duration(self) -> Duration {
         Duration::from_millis(match self {
@@ -164,6 +174,28 @@ impl Kind {
     }
 }
 
+/// What an asking end says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Answer {
+    /// Microseconds, Gbit/s, or thousands of packets a second.
+    pub(crate) value: f64,
+    /// How many units of its kind were carried.
+    pub(crate) units: f64,
+}
+
+impl Answer {
+    /// As one process tells it to another.
+    pub(crate) fn told(self) -> String {
+        format!("{} {}", self.value, self.units)
+    }
+
+    /// What another process told.
+    pub(crate) fn read(line: &str) -> Result<Self> {
+        let (value, units) = line.trim().split_once(' ').context("there is no answer")?;
+        Ok(Answer { value: value.parse()?, units: units.parse()? })
+    }
+}
+
 /// One question: this kind of traffic to that target.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Ask {
@@ -187,7 +219,7 @@ impl Ask {
     }
 
     /// Asks for as long as a round takes, and gives what was measured.
-    pub(crate) fn run(&self) -> Result<f64> {
+    pub(crate) fn run(&self) -> Result<Answer> {
         pinned::stay_on(self.kind.cpu_of_asker())?;
         let whole = self.kind.duration();
         let (target, duration) = (self.target, if self.brief { whole / 3 } else { whole });
@@ -199,5 +231,17 @@ impl Ask {
             Kind::Streams => ask::streams(target, duration),
             Kind::Packets => ask::packets(target, duration),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_reads_as_it_was_told() {
+        let answer = Answer { value: 7.25, units: 12_000.0 };
+        assert_eq!(Answer::read(&format!("{}\n", answer.told())).unwrap(), answer);
+        assert!(Answer::read("").is_err());
     }
 }
