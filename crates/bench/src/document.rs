@@ -38,6 +38,8 @@ pub(crate) struct Judged {
     pub(crate) median: f64,
     /// Between which the middle half of the rounds lies, where there were several.
     noise: Option<(f64, f64)>,
+    /// Between which the median surely is, likewise.
+    confidence: Option<(f64, f64)>,
 }
 
 impl Judged {
@@ -49,13 +51,22 @@ impl Judged {
             verdict: goal.judge(measured),
             median: measured.median(),
             noise: (measured.len() > 1).then(|| measured.spread()),
+            confidence: (measured.len() > 1).then(|| measured.confidence()),
         }
     }
 
     fn noise(&self) -> String {
-        let shown = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
-        self.noise.map_or_else(|| "one value".into(), shown)
+        between(self.noise)
     }
+
+    fn confidence(&self) -> String {
+        between(self.confidence)
+    }
+}
+
+fn between(ends: Option<(f64, f64)>) -> String {
+    let shown = |(low, high): (f64, f64)| format!("{low:.2}–{high:.2}");
+    ends.map_or_else(|| "one value".into(), shown)
 }
 
 impl fmt::Display for Section {
@@ -82,13 +93,14 @@ impl Section {
 }
 
 fn goals(judged: &[Judged]) -> Table {
-    let mut table = Table::new(["what", "goal", "ratio", "noise", "verdict"]);
+    let mut table = Table::new(["what", "goal", "ratio", "noise", "confidence", "verdict"]);
     for it in judged {
         table.row([
             it.what.clone(),
             it.goal.to_string(),
             format!("{:.2}", it.median),
             it.noise(),
+            it.confidence(),
             it.verdict.to_string(),
         ]);
     }
@@ -113,8 +125,8 @@ pub(crate) struct Report {
 fn told(judged: &Judged) -> String {
     let Judged { what, goal, median, .. } = judged;
     let cause = causes::known(what).map(|cause| format!("; known cause: {cause}"));
-    let noise = judged.noise();
-    format!("goal missed: {what}: {median:.2} ({noise}), not {goal}{}", cause.unwrap_or_default())
+    let sure = judged.confidence();
+    format!("goal missed: {what}: {median:.2} ({sure}), not {goal}{}", cause.unwrap_or_default())
 }
 
 impl Report {
@@ -215,7 +227,7 @@ mod tests {
             "### Same node",
             "| a    |",
             "![The path](plots/path.svg)",
-            "| round trip | ≤ 1.08 |  1.02 | 1.00–1.04 |     met |",
+            "| round trip | ≤ 1.08 |  1.02 | 1.00–1.04 |  1.00–1.04 |     met |",
         ] {
             assert!(page.contains(part), "{part} is missing in {page}");
         }
@@ -262,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_goal_is_told_with_its_noise_and_its_cause_where_it_is_known() {
+    fn a_missed_goal_is_told_with_how_sure_it_is_and_its_cause_where_it_is_known() {
         let missed = |what: &str| {
             told(&Judged::new(what, Goal::AtMost(1.1), &Sample::new([1.14, 1.15, 1.17])))
         };

@@ -18,9 +18,9 @@ pub(crate) enum Goal {
 pub(crate) enum Verdict {
     /// The median keeps it.
     Met,
-    /// The median does not, but part of the middle half of the rounds does: it cannot be told.
+    /// The median does not, but it is not known well enough: it cannot be told.
     Unclear,
-    /// The middle half of the rounds misses it.
+    /// The median misses it wherever it is.
     Missed,
 }
 
@@ -32,10 +32,10 @@ impl Goal {
         }
     }
 
-    /// Judges a measurement by its median and its noise.
+    /// Judges a measurement by its median and how surely that is known.
     #[must_use]
     pub(crate) fn judge(self, ratios: &Sample) -> Verdict {
-        let (low, high) = ratios.spread();
+        let (low, high) = ratios.confidence();
         match self.is_kept_by(ratios.median()) {
             true => Verdict::Met,
             false if self.is_kept_by(low) || self.is_kept_by(high) => Verdict::Unclear,
@@ -73,6 +73,13 @@ mod tests {
         assert_eq!(goal.judge(&Sample::new([1.07, 1.07, 1.2])), Verdict::Met);
         assert_eq!(goal.judge(&Sample::new([1.05, 1.09, 1.10, 1.2])), Verdict::Unclear);
         assert_eq!(goal.judge(&Sample::new([1.09, 1.10, 1.11])), Verdict::Missed);
+    }
+
+    #[test]
+    fn more_rounds_of_the_same_noise_tell_a_miss_that_few_cannot_tell() {
+        let (goal, noise) = (Goal::AtMost(1.08), [1.05, 1.09, 1.10, 1.11, 1.12]);
+        assert_eq!(goal.judge(&Sample::new(noise)), Verdict::Unclear);
+        assert_eq!(goal.judge(&Sample::new(noise.repeat(8))), Verdict::Missed);
     }
 
     #[test]

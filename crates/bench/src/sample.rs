@@ -51,10 +51,37 @@ impl Sample {
         (high - low) / 2.0 / (self.len() as f64).sqrt() / self.median().abs()
     }
 
+    /// Between these the true median is, in 95 of 100 cases, whatever the values are like: each lies
+    /// below it as often as above. Where values are too few to be that sure, between all of them.
+    pub(crate) fn confidence(&self) -> (f64, f64) {
+        let outside = ranks_outside(self.len());
+        (self.sorted[outside], self.sorted[self.len() - 1 - outside])
+    }
+
     /// Between these lies the middle half of the values.
     pub(crate) fn spread(&self) -> (f64, f64) {
         (self.quantile(0.25), self.quantile(0.75))
     }
+}
+
+/// How sure the median is to be told.
+const SURE: f64 = 0.95;
+
+/// How many of so many values may be left out at each end: the median is beyond them only when a
+/// coin that is thrown for each value falls on one side all but so many times.
+fn ranks_outside(count: usize) -> usize {
+    let mut chance = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let mut beyond = chance;
+    let mut outside = 0;
+    while outside < count / 2 {
+        chance *= (count - outside) as f64 / (outside + 1) as f64;
+        beyond += chance;
+        if beyond * 2.0 > 1.0 - SURE {
+            break;
+        }
+        outside += 1;
+    }
+    outside
 }
 
 #[cfg(test)]
@@ -82,6 +109,16 @@ mod tests {
     fn one_value_is_its_own_median_and_spread() {
         let sample = Sample::new([4.0]);
         assert_eq!((sample.median(), sample.spread()), (4.0, (4.0, 4.0)));
+        assert_eq!(sample.confidence(), (4.0, 4.0));
+    }
+
+    #[test]
+    fn the_median_is_told_as_surely_as_the_tables_of_statistics_say() {
+        let ranks = |count: u32| Sample::new((1..=count).map(f64::from)).confidence();
+        assert_eq!(ranks(3), (1.0, 3.0), "too few to be sure");
+        assert_eq!((ranks(5), ranks(6)), ((1.0, 5.0), (1.0, 6.0)));
+        assert_eq!((ranks(9), ranks(15)), ((2.0, 8.0), (4.0, 12.0)));
+        assert_eq!((ranks(31), ranks(100)), ((10.0, 22.0), (40.0, 61.0)));
     }
 
     #[test]

@@ -106,10 +106,15 @@ fn table(embedded: &[Values], real: &[Values]) -> Table {
             measure.what.to_owned(),
             format!("{:.0}", median(&ours)),
             format!("{:.0}", median(&theirs)),
-            format!("{:.2}", Sample::ratios(&ours, &theirs).median()),
+            ratio(&Sample::ratios(&ours, &theirs)),
         ]);
     }
     table
+}
+
+fn ratio(ratios: &Sample) -> String {
+    let (low, high) = ratios.spread();
+    format!("{:.2} ({low:.2}–{high:.2})", ratios.median())
 }
 
 fn judged(embedded: &[Values], real: &[Values]) -> Vec<Judged> {

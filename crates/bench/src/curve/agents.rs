@@ -8,12 +8,15 @@ use anyhow::Result;
 
 use crate::node::{AgentNode, PlannedPod};
 use crate::pinned::cpu_of;
+use crate::plot::{Line, Plot};
+use crate::sample::Sample;
 use crate::table::Table;
 
 pub(super) const NOTES: &str = "\
 The agent is the real one, started on a cluster that is filled already. *Processor time* is what it \
-took from its start until it was ready, *each* what one more network or pod adds to both. A pod on \
-another node is in a network that this node has no pod of.";
+took from its start until it was ready, *each* what one more network or pod adds to both: the middle \
+of some agents, in turns with one that has nothing more, and between which these are. *Within noise*: \
+some had more and some had less. A pod on another node is in a network that this node has no pod of.";
 
 /// What there is of networks and pods, besides the one network with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,14 @@ enum Filled {
 
 impl Filled {
     const ALL: [Filled; 3] = [Filled::Networks, Filled::Pods, Filled::Elsewhere];
+
+    fn name(self) -> &'static str {
+        match self {
+            Filled::Networks => "networks with a pod here",
+            Filled::Pods => "pods here",
+            Filled::Elsewhere => "networks elsewhere",
+        }
+    }
 
     fn told(self, count: u32) -> String {
         match self {
@@ -65,11 +76,40 @@ struct Cost {
     nanoseconds: u64,
 }
 
-/// Starts an agent for each size of each kind.
-pub(super) fn measure(atoll: &Path, sizes: &[u32]) -> Result<Table> {
+/// How many agents are started, and with how much.
+pub(super) struct Extent {
+    rounds: usize,
+    filled: &'static [(Filled, u32)],
+}
+
+impl Extent {
+    pub(super) fn new(quick: bool) -> Self {
+        use Filled::{Elsewhere, Networks, Pods};
+        match quick {
+            true => Extent { rounds: 2, filled: &[(Networks, 50), (Elsewhere, 50)] },
+            false => Extent {
+                rounds: 3,
+                filled: &[(Networks, 100), (Networks, 400), (Pods, 400), (Elsewhere, 400)],
+            },
+        }
+    }
+}
+
+/// Starts an agent for each size of each kind, in turns.
+pub(super) fn measure(atoll: &Path, extent: &Extent) -> Result<(Table, Plot)> {
+    let (mut alone, mut costs) = (vec![], vec![vec![]; extent.filled.len()]);
+    for _ in 0..extent.rounds {
+        alone.push(cost(atoll, Filled::Networks, 0)?);
+        for ((filled, size), costs) in extent.filled.iter().zip(&mut costs) {
+            costs.push(cost(atoll, *filled, *size)?);
+        }
+    }
+    Ok((table(extent, &alone, &costs), plot(extent, &alone, &costs)))
+}
+
+fn table(extent: &Extent, alone: &[Cost], costs: &[Vec<Cost>]) -> Table {
     let columns = ["the cluster has", "resident MiB", "KiB each", "processor time ms", "µs each"];
     let mut table = Table::new(columns);
-    let alone = cost(atoll, Filled::Networks, 0)?;
     let [resident, time] = shown(alone);
     table.row([
         "one network, a pod of it here".into(),
@@ -78,15 +118,34 @@ pub(super) fn measure(atoll: &Path, sizes: &[u32]) -> Result<Table> {
         time,
         String::new(),
     ]);
-    for filled in Filled::ALL {
-        for size in sizes {
-            let cost = cost(atoll, filled, *size)?;
-            let [resident, time] = shown(cost);
-            let [bytes, microseconds] = each(cost, alone, *size);
-            table.row([filled.told(*size), resident, bytes, time, microseconds]);
-        }
+    for ((filled, size), costs) in extent.filled.iter().zip(costs) {
+        let [resident, time] = shown(costs);
+        let [bytes, microseconds] = each(costs, alone, *size);
+        table.row([filled.told(*size), resident, bytes, time, microseconds]);
     }
-    Ok(table)
+    table
+}
+
+/// Memory against how many more there are, a line for each kind.
+fn plot(extent: &Extent, alone: &[Cost], costs: &[Vec<Cost>]) -> Plot {
+    let line = |kind: Filled| {
+        let sizes = extent.filled.iter().zip(costs).filter(|((filled, _), _)| *filled == kind);
+        let points = sizes.map(|((_, size), costs)| (f64::from(*size), mebibytes(costs)));
+        let points = std::iter::once((1.0, mebibytes(alone))).chain(points).collect();
+        Line { name: kind.name().into(), points }
+    };
+    let measured = |kind: &Filled| extent.filled.iter().any(|(filled, _)| filled == kind);
+    Plot {
+        file: "agents.svg",
+        title: "Memory of an agent, as networks and pods grow".into(),
+        across: "networks, or pods",
+        up: "MiB",
+        lines: Filled::ALL.into_iter().filter(measured).map(line).collect(),
+    }
+}
+
+fn mebibytes(costs: &[Cost]) -> f64 {
+    Sample::new(costs.iter().map(|cost| cost.bytes as f64 / f64::from(1 << 20))).median()
 }
 
 fn cost(atoll: &Path, filled: Filled, count: u32) -> Result<Cost> {
@@ -96,17 +155,30 @@ fn cost(atoll: &Path, filled: Filled, count: u32) -> Result<Cost> {
     Ok(Cost { bytes: node.resident_bytes()?, nanoseconds: cpu_of(node.agent())? })
 }
 
-fn shown(cost: Cost) -> [String; 2] {
-    let mebibytes = cost.bytes as f64 / f64::from(1 << 20);
-    [format!("{mebibytes:.1}"), format!("{:.0}", cost.nanoseconds as f64 / 1e6)]
+fn shown(costs: &[Cost]) -> [String; 2] {
+    let time = Sample::new(costs.iter().map(|cost| cost.nanoseconds as f64 / 1e6));
+    [format!("{:.1}", mebibytes(costs)), format!("{:.0}", time.median())]
 }
 
 /// KiB and microseconds of one more.
-fn each(cost: Cost, alone: Cost, count: u32) -> [String; 2] {
-    let more = |with: u64, without: u64| (with as f64 - without as f64) / f64::from(count);
-    let kibibytes = more(cost.bytes, alone.bytes) / 1024.0;
-    let microseconds = more(cost.nanoseconds, alone.nanoseconds) / 1e3;
-    [format!("{kibibytes:.1}"), format!("{microseconds:.0}")]
+fn each(costs: &[Cost], alone: &[Cost], count: u32) -> [String; 2] {
+    let more = |of: fn(&Cost) -> u64, unit: f64| {
+        let pairs = costs.iter().zip(alone).map(|(with, without)| [with, without].map(of));
+        let each = pairs.map(|[with, without]| (with as f64 - without as f64) / f64::from(count));
+        Sample::new(each.map(|each| each / unit))
+    };
+    let kibibytes = more(|cost| cost.bytes, 1024.0);
+    let microseconds = more(|cost| cost.nanoseconds, 1e3);
+    [beyond_noise(&kibibytes, 1), beyond_noise(&microseconds, 0)]
+}
+
+/// A difference, where there is one in every pair.
+fn beyond_noise(differences: &Sample, digits: usize) -> String {
+    let (low, high) = (differences.quantile(0.0), differences.quantile(1.0));
+    match low <= 0.0 && high >= 0.0 {
+        true => "within noise".into(),
+        false => format!("{:.digits$} ({low:.digits$}–{high:.digits$})", differences.median()),
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +215,10 @@ mod tests {
             bytes: mebibytes << 20,
             nanoseconds: milliseconds * 1_000_000,
         };
-        assert_eq!(each(cost(50, 300), cost(40, 100), 100), ["102.4", "2000"]);
-        assert_eq!(each(cost(40, 90), cost(40, 100), 100), ["0.0", "-100"]);
+        let more = [cost(50, 300), cost(52, 310)];
+        let alone = [cost(40, 100), cost(40, 100)];
+        assert_eq!(each(&more, &alone, 100), ["102.4 (102.4–122.9)", "2000 (2000–2100)"]);
+        let unsteady = [cost(40, 90), cost(41, 110)];
+        assert_eq!(each(&unsteady, &alone, 100), ["within noise", "within noise"]);
     }
 }

@@ -45,15 +45,15 @@ pub(crate) fn measure(atoll: &Path, rounds: Rounds, quick: bool) -> Result<Secti
         sizes.iter_mut().try_for_each(|sized| sized.add_round(rounds.length))?;
     }
     drop(servers);
-    let agents: &[u32] = if quick { &[100] } else { &[100, 400] };
+    let (agents, agents_plot) = agents::measure(atoll, &agents::Extent::new(quick))?;
     Ok(Section {
         title: "As networks grow",
         notes: format!("{NOTES}\n\n{}\n\n{}", agents::NOTES, going.told()),
         tables: vec![
             ("Packets, and kernel memory".into(), packets(&sizes)?),
-            ("What a network costs an agent".into(), agents::measure(atoll, agents)?),
+            ("What a network costs an agent".into(), agents),
         ],
-        plots: vec![plot(&sizes)],
+        plots: vec![plot(&sizes), agents_plot],
         judged: judge(&sizes),
     })
 }

@@ -114,7 +114,8 @@ fn table(names: &[String], costs: &[Costs]) -> Table {
     for (name, own) in names.iter().zip(costs) {
         let cells = own.iter().zip(&costs[0]).flat_map(|(own, limit)| {
             let (median, ratio) = (Sample::new(own.clone()).median(), Sample::ratios(own, limit));
-            [format!("{median:.2}"), format!("{:.2}", ratio.median())]
+            let (low, high) = ratio.spread();
+            [format!("{median:.2}"), format!("{:.2} ({low:.2}–{high:.2})", ratio.median())]
         });
         table.row([name.clone()].into_iter().chain(cells));
     }

@@ -27,7 +27,8 @@ containerd and runc, all on this machine. *Waits*: from the request for a pod un
 sees it Ready, its image being there; starting containers is most of it. Pods are spread over nodes \
 by the scheduler, and two are in each network; with the bridge plugin, which has one network for \
 all, they are in as many namespaces. The bridge plugin has the cluster first and for itself, then \
-Atoll does. *Memory*: resident, of the agent of each node, and of both controllers.";
+Atoll does: **one run** of each, not in turns, so that differences of some tenths should not be \
+believed, and none of them is judged. *Memory*: resident, of the agent of each node, and of both controllers.";
 
 /// How much is measured.
 #[derive(Clone, Copy)]
