@@ -83,6 +83,8 @@ deny: ## Check licences, sources and duplicates of dependencies (needs cargo-den
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check licenses bans sources
 
+# A run says how long all of it took, from here on.
+BEGUN := $(shell date +%s)
 # All in one go, so that nothing is built twice; Kubernetes and CoreDNS beside it, the first time.
 MEASURED := $(addprefix --package atoll-,bench cli pause realnodes xtask dns)
 .PHONY: bench-build
@@ -96,7 +98,7 @@ bench-build: setup
 
 .PHONY: bench
 bench: bench-build ## Measure Atoll beside its peers (as root), write docs/benchmarks.md
-	target/measured/bench run --document docs/benchmarks.md
+	target/measured/bench run --begun $(BEGUN) --document docs/benchmarks.md
 
 .PHONY: bench-quick
 bench-quick: bench-build ## The same with fewer and shorter rounds, without the parts that take minutes each

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -114,11 +115,20 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// The command that gives it again.
     pub(crate) command: String,
-    pub(crate) sections: Vec<Section>,
+    pub(crate) parts: Vec<Part>,
     /// The names of the parts that failed, and why.
     pub(crate) failed: Vec<(String, String)>,
     /// The names of the parts that a quick run leaves out, and why.
     pub(crate) left_out: Vec<(String, String)>,
+    /// How long it took until now.
+    pub(crate) time: String,
+}
+
+/// A part that was measured, and how long that took.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) section: Section,
+    pub(crate) took: Duration,
 }
 
 /// A missed goal in one line, with its cause where it is known.
@@ -135,7 +145,7 @@ impl Report {
         let folder = path.parent().context("a document lies in a folder")?.join(PLOTS);
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut plots = self.sections.iter().flat_map(|section| &section.plots);
+        let mut plots = self.parts.iter().flat_map(|part| &part.section.plots);
         plots.try_for_each(|plot| plot.draw(&folder))?;
         let page =
             std::fs::read_to_string(path).map_or_else(|_| Page::default(), |it| Page::read(&it));
@@ -144,8 +154,10 @@ impl Report {
     }
 
     fn put_into(&self, mut page: Page) -> String {
-        for section in &self.sections {
-            let measured = format!("*Measured by `{}` on {}.*", self.command, self.machine);
+        for Part { section, took } in &self.parts {
+            let took = took.as_secs();
+            let measured =
+                format!("*Measured by `{}` on {}, in {took} s.*", self.command, self.machine);
             page.put(section.title, &format!("{measured}\n\n{}", section.body()));
         }
         let failed = self.failed.iter();
@@ -155,7 +167,9 @@ impl Report {
         let left_out = self.left_out.iter();
         let left_out =
             left_out.map(|(part, why)| format!("**Left out of a quick run:** {part}: {why}"));
-        page.text(&failed.chain(left_out).collect::<Vec<_>>())
+        let notes: Vec<String> =
+            [self.time.clone()].into_iter().chain(failed).chain(left_out).collect();
+        page.text(&notes, &self.machine.commit)
     }
 
     /// Failure when a part was not measured, or a goal was missed by more than the noise.
@@ -163,7 +177,7 @@ impl Report {
         for (part, why) in &self.failed {
             eprintln!("not measured: {part}: {why}");
         }
-        let judged = self.sections.iter().flat_map(|section| &section.judged);
+        let judged = self.parts.iter().flat_map(|part| &part.section.judged);
         let missed: Vec<_> = judged.filter(|it| it.verdict == Verdict::Missed).collect();
         for judged in &missed {
             eprintln!("{}", told(judged));
@@ -213,9 +227,14 @@ mod tests {
         }
     }
 
+    fn part(section: Section) -> Part {
+        Part { section, took: Duration::from_secs(70) }
+    }
+
     fn report(verdict: Verdict) -> Report {
-        let (command, sections) = ("make bench".into(), vec![section(verdict)]);
-        Report { machine: machine(), command, sections, failed: vec![], left_out: vec![] }
+        let (command, parts) = ("make bench".into(), vec![part(section(verdict))]);
+        let time = "It took 30 minutes.".into();
+        Report { machine: machine(), command, parts, failed: vec![], left_out: vec![], time }
     }
 
     #[test]
@@ -223,7 +242,8 @@ mod tests {
         let page = report(Verdict::Met).put_into(Page::default());
         for part in [
             "## Datapath\n\n*Measured by `make bench` on A Processor, 2 cores, Linux 6.18.0, \
-             2026-11-15, commit c0ffee.*",
+             2026-11-15, commit c0ffee, in 70 s.*",
+            "It took 30 minutes.",
             "### Same node",
             "| a    |",
             "![The path](plots/path.svg)",
@@ -238,7 +258,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("benchmarks.md");
         let before = Section { title: "DNS", ..section(Verdict::Met) };
-        Report { sections: vec![before], ..report(Verdict::Met) }.write(&path).unwrap();
+        Report { parts: vec![part(before)], ..report(Verdict::Met) }.write(&path).unwrap();
         report(Verdict::Met).write(&path).unwrap();
         let page = std::fs::read_to_string(&path).unwrap();
         assert!(page.contains("## DNS") && page.contains("## Datapath"), "{page}");

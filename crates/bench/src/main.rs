@@ -7,6 +7,7 @@
 mod api;
 mod causes;
 mod changes;
+mod clock;
 mod cni;
 mod control;
 mod counted;
@@ -42,7 +43,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::document::{Report, Section};
+use crate::clock::{Clock, Extent};
+use crate::document::{Part as Measured, Report, Section};
 use crate::rounds::{Length, Rounds};
 use crate::traffic::Ask;
 
@@ -88,6 +90,9 @@ struct Run {
     /// How many rounds, instead of the usual number
     #[arg(long)]
     rounds: Option<usize>,
+    /// When the building of what is measured began, in seconds of the epoch: it counts
+    #[arg(long, value_name = "SECONDS")]
+    begun: Option<u64>,
     /// The atoll program that is measured, instead of the one beside this program
     #[arg(long)]
     atoll: Option<PathBuf>,
@@ -149,6 +154,27 @@ impl Part {
         Part::Counted,
     ];
 
+    /// What it may take, in a whole run and in a quick one. The first, with ten minutes of building,
+    /// make 45 minutes; of the second those that a quick run has make five.
+    fn budget(self, quick: bool) -> Duration {
+        let [whole, brief] = match self {
+            Part::Datapath => [210, 45],
+            Part::Services => [130, 35],
+            Part::Policy => [110, 25],
+            Part::Cni => [60, 20],
+            Part::Curve => [160, 35],
+            Part::Control => [330, 25],
+            Part::Changes => [100, 25],
+            Part::Nodes => [200, 60],
+            Part::Faults => [90, 30],
+            Part::Dns => [190, 35],
+            Part::Api => [90, 25],
+            Part::Real => [190, 150],
+            Part::Counted | Part::Guard => [240, 240],
+        };
+        Duration::from_secs(if quick { brief } else { whole })
+    }
+
     /// Why a quick run has no time for it, where that is so.
     fn takes_long(self) -> Option<&'static str> {
         match self {
@@ -193,11 +219,17 @@ struct Programs {
 impl Run {
     fn measure(&self) -> Result<ExitCode> {
         ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
-        let (start, programs) = (Instant::now(), self.programs()?);
+        let (mut clock, programs) = (Clock::start(self.extent(), self.begun), self.programs()?);
         let (machine, command) = (machine::Machine::look()?, self.command());
         let left_out = self.left_out();
-        let mut report =
-            Report { machine, command, sections: vec![], failed: vec![], left_out: vec![] };
+        let mut report = Report {
+            machine,
+            command,
+            parts: vec![],
+            failed: vec![],
+            left_out: vec![],
+            time: String::new(),
+        };
         for (part, why) in &left_out {
             println!("{part}: left out of a quick run: {why}");
             report.left_out.push((part.to_string(), (*why).to_owned()));
@@ -205,11 +237,14 @@ impl Run {
         for part in self.only.iter().filter(|part| left_out.iter().all(|(it, _)| it != *part)) {
             let begun = Instant::now();
             let measured = self.section(*part, &programs);
-            eprintln!("{part}: {} s", begun.elapsed().as_secs());
+            let took = begun.elapsed();
+            eprintln!("{part}: {} s", took.as_secs());
+            clock.note(part, took, part.budget(self.quick));
+            report.time = clock.told(&report.command);
             match measured {
                 Ok(section) => {
                     println!("{section}");
-                    report.sections.push(section);
+                    report.parts.push(Measured { section, took });
                 }
                 Err(error) => {
                     eprintln!("{part}: {error:#}; going on with the other parts");
@@ -218,13 +253,21 @@ impl Run {
             }
             self.keep(&report)?;
         }
-        println!("measured in {} s", start.elapsed().as_secs());
+        println!("{}", clock.table());
         Ok(report.verdict())
     }
 
     /// Writes what was measured so far: a run that is stopped keeps it.
     fn keep(&self, report: &Report) -> Result<()> {
         self.document.as_ref().map_or(Ok(()), |path| report.write(path))
+    }
+
+    fn extent(&self) -> Extent {
+        match (self.is_whole() && self.rounds.is_none(), self.quick) {
+            (true, false) => Extent::Whole,
+            (true, true) => Extent::Quick,
+            (false, _) => Extent::Some,
+        }
     }
 
     /// Whether everything is asked for.
@@ -242,10 +285,10 @@ impl Run {
 
     /// The command that measures the same again.
     fn command(&self) -> String {
-        match (self.rounds.is_none() && self.is_whole(), self.quick) {
-            (true, false) => "make bench".into(),
-            (true, true) => "make bench-quick".into(),
-            (false, _) => {
+        match self.extent() {
+            Extent::Whole => "make bench".into(),
+            Extent::Quick => "make bench-quick".into(),
+            Extent::Some => {
                 let parts: Vec<_> = self.only.iter().map(ToString::to_string).collect();
                 let quick = if self.quick { " --quick" } else { "" };
                 let rounds = self.rounds.map(|it| format!(" --rounds {it}")).unwrap_or_default();
@@ -277,7 +320,7 @@ impl Run {
             Part::Policy => policy::measure(self.rounds(15, 40), self.quick),
             Part::Changes => changes::measure(atoll, self.quick),
             Part::Nodes => nodes::measure(self.quick),
-            Part::Faults => faults::measure(atoll, times(5, 2)),
+            Part::Faults => faults::measure(atoll, times(5, 1)),
             Part::Dns => dns::measure(atoll, resolver, times(5, 2), self.quick),
             Part::Api => api::measure(times(3, 1)),
             Part::Real => real::measure(atoll, self.quick),
@@ -329,6 +372,15 @@ mod tests {
         assert_eq!((whole.length, quick.length), (Length::Whole, Length::Brief));
         let exact = run_of(&["--rounds", "2"]).rounds(31, 60);
         assert_eq!((exact.least, exact.most), (2, 2));
+    }
+
+    #[test]
+    fn what_parts_may_take_leaves_ten_minutes_to_build_and_makes_five_of_a_quick_run() {
+        let whole: Duration = Part::EVERY.iter().map(|part| part.budget(false)).sum();
+        assert!(whole <= Duration::from_secs(35 * 60), "{whole:?}");
+        let quick = Part::EVERY.iter().filter(|part| part.takes_long().is_none());
+        let quick: Duration = quick.map(|part| part.budget(true)).sum();
+        assert!(quick <= Duration::from_secs(5 * 60), "{quick:?}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ const WITHIN_NOISE: &str = " within noise |";
 const COLUMNS: usize = 6;
 /// What stands over a table of goals.
 const GOALS: &str = "### Goals\n";
+/// What stands over a part that is older than the newest.
+const OLDER: &str = "**Older than the newest part:** this was measured at another commit.";
 /// What stands over the parts: not a part itself.
 const NOT_MET: &str = "Goals not met";
 
@@ -29,7 +31,8 @@ impl Page {
         let parts = text.split("\n## ").skip(1);
         let parts = parts.filter_map(|part| part.split_once('\n'));
         let parts = parts.filter(|(title, _)| *title != NOT_MET);
-        Page { parts: parts.map(|(title, text)| (title.into(), text.trim().into())).collect() }
+        let own = |text: &str| text.trim().trim_start_matches(OLDER).trim().to_owned();
+        Page { parts: parts.map(|(title, text)| (title.into(), own(text))).collect() }
     }
 
     /// Puts a part where the one with its title stands, or behind all.
@@ -41,8 +44,9 @@ impl Page {
         }
     }
 
-    /// The whole page; `notes` stand before everything that was measured.
-    pub(crate) fn text(&self, notes: &[String]) -> String {
+    /// The whole page; `notes` stand before everything that was measured. What was not measured at
+    /// the newest commit is marked.
+    pub(crate) fn text(&self, notes: &[String], newest: &str) -> String {
         let mut text = String::from(
             "# Benchmarks\n\n\
              Written by `make bench`; do not edit. Run it to get the numbers of your own machine.\n\n\
@@ -60,7 +64,8 @@ impl Page {
         }
         text += &self.not_met();
         for (title, part) in &self.parts {
-            text += &format!("\n## {title}\n\n{part}\n");
+            let mark = if is_of(part, newest) { String::new() } else { format!("{OLDER}\n\n") };
+            text += &format!("\n## {title}\n\n{mark}{part}\n");
         }
         text
     }
@@ -82,6 +87,12 @@ impl Page {
             }
         }
     }
+}
+
+/// Whether a part says that it was measured at this commit.
+fn is_of(part: &str, commit: &str) -> bool {
+    let first = part.lines().next().unwrap_or_default();
+    [", ", "."].iter().any(|end| first.contains(&format!("commit {commit}{end}")))
 }
 
 /// A row of a table of goals, without the spaces that made it as wide as that table, and with the
@@ -116,14 +127,14 @@ mod tests {
 
     #[test]
     fn a_page_reads_as_it_was_written() {
-        assert_eq!(Page::read(&page().text(&["A note.".into()])), page());
+        assert_eq!(Page::read(&page().text(&["A note.".into()], "c0ffee")), page());
     }
 
     #[test]
     fn a_part_that_is_measured_again_takes_its_place_and_no_other() {
-        let mut again = Page::read(&page().text(&[]));
+        let mut again = Page::read(&page().text(&[], "c0ffee"));
         again.put("Datapath", "All is well.");
-        let text = again.text(&[]);
+        let text = again.text(&[], "c0ffee");
         let places = ["All is well.", "## DNS", "Nothing is promised here."];
         let places = places.map(|part| text.find(part).unwrap());
         assert!(places.is_sorted(), "{text}");
@@ -131,8 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_older_than_the_newest_part_is_marked_until_it_is_measured_again() {
+        let mut page = Page::default();
+        page.put("DNS", "*Measured on A Processor, commit c0ffee.*\n\nFast.");
+        page.put("API", "*Measured on A Processor, commit beef, in 5 s.*\n\nFaster.");
+        let text = page.text(&[], "beef");
+        assert_eq!(text.matches(OLDER).count(), 1, "{text}");
+        assert!(text.contains(&format!("## DNS\n\n{OLDER}\n\n*Measured on")), "{text}");
+        let again = Page::read(&text);
+        assert_eq!(again, page, "the mark is no part of what was measured");
+        assert_eq!(again.text(&[], "c0ffee").matches(OLDER).count(), 1);
+    }
+
+    #[test]
     fn a_missed_goal_stands_before_everything_that_was_measured() {
-        let text = page().text(&[]);
+        let text = page().text(&[], "c0ffee");
         let missed = text.find(
             "| another | ≤ 1.10 | 1.30 | one value |  | missed | not known yet |\n\n## Datapath",
         );
@@ -142,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_missed_goal_stands_there_with_its_cause_where_it_is_known() {
-        let (text, what) = (page().text(&[]), "Same node, connect-request-close");
+        let (text, what) = (page().text(&[], "c0ffee"), "Same node, connect-request-close");
         let cause = causes::known(what).unwrap();
         let row = format!("| {what} | ≤ 1.10 | 1.20 | 1.19–1.21 |  | missed | {cause} |");
         assert!(text.contains(&row), "{text}");
@@ -159,7 +183,7 @@ mod tests {
         goals += "| perhaps met | ≤ 1.00 | 1.01 | 0.90–1.10 | 0.90–1.10 | within noise |\n";
         let mut page = Page::default();
         page.put("Datapath", &goals);
-        let text = page.text(&[]);
+        let text = page.text(&[], "c0ffee");
         let (_, rows) = text.split_once(NOT_MET).unwrap();
         for what in causes::judged() {
             let cause = causes::known(what).unwrap();
@@ -174,6 +198,6 @@ mod tests {
     fn a_page_without_a_miss_says_so() {
         let mut page = page();
         page.put("Datapath", "All is well.");
-        assert!(page.text(&[]).contains("Every goal below was met."));
+        assert!(page.text(&[], "c0ffee").contains("Every goal below was met."));
     }
 }

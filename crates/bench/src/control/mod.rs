@@ -32,7 +32,7 @@ const LARGE: Size = Size { tenants: 500, networks: 10, pods: 10 };
 /// What stands for the large one in a quick run.
 const QUICK: Size = Size { tenants: 10, networks: 10, pods: 10 };
 
-/// How often a controller is started.
+/// How often a controller is started in a full run.
 const STARTS: usize = 3;
 
 /// How soon a controller must be ready, and how much it may hold.
@@ -45,7 +45,8 @@ on the same machine; requests, storing and watching are in the numbers. *Start*:
 the process until it has listed everything and has nothing left to do, the middle of three and \
 between which they are. *Work*: how often the \
 controller looks at an object when one pod is made, by its own count. *Waits*: from the request for \
-a pod until another client sees its port, while pods are made steadily.";
+a pod until another client sees its port, while pods are made steadily. A quick run has the embedded \
+API alone, and fewer starts.";
 
 /// What was measured of a cluster of one size.
 struct Measured {
@@ -71,13 +72,29 @@ struct Extent {
     burst: usize,
     steady: usize,
     large: Size,
+    /// Whose APIs it is measured on.
+    on: &'static [Whose],
+    /// How often a controller is started.
+    starts: usize,
 }
 
 impl Extent {
     fn new(quick: bool) -> Self {
         match quick {
-            true => Extent { burst: 500, steady: 3 * delay::RATE, large: QUICK },
-            false => Extent { burst: BURST, steady: 15 * delay::RATE, large: LARGE },
+            true => Extent {
+                burst: 500,
+                steady: 3 * delay::RATE,
+                large: QUICK,
+                on: &[Whose::Embedded],
+                starts: 2,
+            },
+            false => Extent {
+                burst: BURST,
+                steady: 15 * delay::RATE,
+                large: LARGE,
+                on: &Whose::BOTH,
+                starts: STARTS,
+            },
         }
     }
 }
@@ -85,7 +102,7 @@ impl Extent {
 /// Measures the control plane.
 pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
     let extent = Extent::new(quick);
-    let outcomes = Whose::BOTH.into_iter().map(|whose| measure_on(whose, atoll, extent));
+    let outcomes = extent.on.iter().map(|whose| measure_on(*whose, atoll, extent));
     let outcomes: Vec<Outcome> = outcomes.collect::<Result<_>>()?;
     Ok(Section {
         title: "Control plane",
@@ -102,8 +119,8 @@ pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
 
 fn measure_on(whose: Whose, atoll: &Path, extent: Extent) -> Result<Outcome> {
     let (burst, delay) = in_one_network(whose, atoll, extent)?;
-    let small = measure_size(whose, atoll, SMALL)?;
-    let large = measure_size(whose, atoll, extent.large)?;
+    let small = measure_size(whose, atoll, SMALL, extent.starts)?;
+    let large = measure_size(whose, atoll, extent.large, extent.starts)?;
     Ok(Outcome { whose, burst, delay, small, large })
 }
 
@@ -176,7 +193,7 @@ fn in_one_network(whose: Whose, atoll: &Path, extent: Extent) -> Result<(Duratio
     Ok((took, delay))
 }
 
-fn measure_size(whose: Whose, atoll: &Path, size: Size) -> Result<Measured> {
+fn measure_size(whose: Whose, atoll: &Path, size: Size, starts: usize) -> Result<Measured> {
     let (networks, pods) = (size.all_networks(), size.all_pods());
     eprintln!("control: {networks} networks with {pods} ports, {}", whose.name());
     let plane = Plane::start(whose)?;
@@ -184,7 +201,7 @@ fn measure_size(whose: Whose, atoll: &Path, size: Size) -> Result<Measured> {
     plane.make(size)?;
     first.wait_until_idle(pods)?;
     drop(first);
-    let (controller, start) = start_often(&plane, atoll, pods)?;
+    let (controller, start) = start_often(&plane, atoll, pods, starts)?;
     let resident = controller.resident_bytes()?;
     controller.wait_until_quiet()?;
     let before = controller.decisions()?;
@@ -196,7 +213,12 @@ fn measure_size(whose: Whose, atoll: &Path, size: Size) -> Result<Measured> {
 }
 
 /// Starts a controller some times; gives the last, and the seconds until each had nothing left to do.
-fn start_often(plane: &Plane, atoll: &Path, pods: usize) -> Result<(Controller, Sample)> {
+fn start_often(
+    plane: &Plane,
+    atoll: &Path,
+    pods: usize,
+    starts: usize,
+) -> Result<(Controller, Sample)> {
     let once = || -> Result<(Controller, f64)> {
         let begun = Instant::now();
         let controller = plane.controller(atoll)?;
@@ -204,7 +226,7 @@ fn start_often(plane: &Plane, atoll: &Path, pods: usize) -> Result<(Controller, 
         Ok((controller, begun.elapsed().as_secs_f64()))
     };
     let mut seconds = vec![];
-    for _ in 1..STARTS {
+    for _ in 1..starts {
         seconds.push(once()?.1);
     }
     let (last, took) = once()?;

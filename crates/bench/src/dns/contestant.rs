@@ -24,6 +24,11 @@ pub(crate) const COREDNS: &str = "CoreDNS, file";
 pub(crate) const COREDNS_KUBERNETES: &str = "CoreDNS, kubernetes";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
+/// Whether it takes long until it can be asked: its names are objects of a cluster.
+pub(crate) fn is_slow(name: &str) -> bool {
+    name == COREDNS_KUBERNETES
+}
+
 /// A server that runs.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
@@ -34,27 +39,37 @@ pub(crate) struct Contestant {
 /// Every server, and the cluster that one of them watches.
 pub(crate) struct Field {
     pub(crate) contestants: Vec<Contestant>,
-    _cluster: Server,
+    _cluster: Option<Server>,
 }
 
-/// Starts every server.
-pub(crate) fn all(serve: &Path, space: &Namespace, folder: &Path) -> Result<Field> {
-    let cluster = space.run(|| {
-        let cluster = Server::embedded()?;
-        objects::fill(&cluster.kubeconfig)?;
-        anyhow::Ok(cluster)
-    })?;
-    let there = Places { serve, folder, kubeconfig: &cluster.kubeconfig };
-    let ports = NAMES.into_iter().zip(5301..);
+/// Starts these servers.
+pub(crate) fn all(
+    names: &[&'static str],
+    serve: &Path,
+    space: &Namespace,
+    folder: &Path,
+) -> Result<Field> {
+    let watched = names.iter().any(|name| is_slow(name));
+    let cluster = watched.then(|| space.run(filled_cluster)).transpose()?;
+    let kubeconfig = cluster.as_ref().map(|cluster| cluster.kubeconfig.as_path());
+    let there = Places { serve, folder, kubeconfig };
+    let ports = names.iter().copied().zip(5301..);
     let contestants = ports.map(|(name, port)| start(name, port, &there, space));
     Ok(Field { contestants: contestants.collect::<Result<_>>()?, _cluster: cluster })
+}
+
+/// A cluster whose services have the names.
+fn filled_cluster() -> Result<Server> {
+    let cluster = Server::embedded()?;
+    objects::fill(&cluster.kubeconfig)?;
+    Ok(cluster)
 }
 
 /// What is where.
 struct Places<'a> {
     serve: &'a Path,
     folder: &'a Path,
-    kubeconfig: &'a Path,
+    kubeconfig: Option<&'a Path>,
 }
 
 fn start(
@@ -92,7 +107,10 @@ fn command(name: &str, port: u16, there: &Places<'_>) -> Result<(String, Vec<Str
         "nsd" => ("nsd".into(), "-dc", nsd(port, &path)),
         "unbound" => ("unbound".into(), "-dc", unbound(port, &path)),
         COREDNS => (built()?, "-conf", coredns(port, &path)),
-        COREDNS_KUBERNETES => (built()?, "-conf", coredns_kubernetes(port, there.kubeconfig)),
+        COREDNS_KUBERNETES => {
+            let kubeconfig = there.kubeconfig.context("there is no cluster to watch")?;
+            (built()?, "-conf", coredns_kubernetes(port, kubeconfig))
+        }
         other => bail!("nobody knows how {other} is started"),
     };
     let file = there.folder.join(format!("{name}.conf"));
