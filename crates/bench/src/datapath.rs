@@ -45,6 +45,9 @@ OVN is counted in instructions, with its kernel datapath, and not measured here:
 `openvswitch`, OVN has only its slow switch in a process, which says nothing of what its users have, and \
 which in Debian 12 aborts under short connections.
 
+*Once more*: the limit of one node stands there twice, first and last. What differs between both is \
+chance, and no path can be told from the limit by less.
+
 *Atoll*: everything is on: anti-spoofing of MAC and address on every frame, connection tracking and \
 counters, policies that deny by default and allow what is measured, 500 services, two tenants with \
 the very same addresses on the same nodes, measured in turns while both are up. *nft*: the rules of \

@@ -15,11 +15,12 @@ use crate::datapath::{asked, start_servers};
 use crate::paths::{Cluster, Ends};
 use crate::rounds::Length;
 use crate::table::Table;
-use crate::traffic::Kind;
+use crate::traffic::{Answer, Kind};
 
 pub(crate) const NOTES: &str = "\
 *Counted by the kernel*: frames that leave the client and the server, as the network devices count \
-them: one may hold up to 64 KiB of a stream. And how often and how long our programs ran, by name. \
+them: one may hold up to 64 KiB of a stream. *Turns*: how often the client waited, and the server had \
+the CPU. And how often and how long our programs ran, by name. \
 The times are longer than they are in the tables above: the kernel looks at its clock around every \
 run that it counts.";
 
@@ -43,14 +44,22 @@ pub(crate) type Programs = BTreeMap<String, Ran>;
 /// What was counted of one kind of traffic, and of how many units of it.
 struct Counted {
     units: f64,
+    turns: f64,
     frames: [u64; 2],
     programs: Programs,
 }
 
 /// A row for each way and kind.
 pub(crate) fn table(ways: &[Way<'_>], kinds: &[Kind]) -> Result<Table> {
-    let columns =
-        ["path", "traffic", "frames there", "frames back", "programs, runs × ns", "ns in programs"];
+    let columns = [
+        "path",
+        "traffic",
+        "frames there",
+        "frames back",
+        "turns",
+        "programs, runs × ns",
+        "ns in programs",
+    ];
     let mut table = Table::new(columns);
     let _counting = enable_stats(Stats::RunTime).context("the kernel does not count programs")?;
     for kind in kinds {
@@ -68,11 +77,11 @@ fn count(way: &Way<'_>, kind: Kind) -> Result<Counted> {
     let programs = || way.cluster.map_or_else(|| Ok(Programs::new()), Cluster::programs);
     let frames = || -> Result<[u64; 2]> { Ok([sent(&way.ends.client)?, sent(&way.ends.server)?]) };
     let (ran, left) = (programs()?, frames()?);
-    let units = asked(&way.ends, kind, Length::Whole)?.units;
+    let Answer { units, turns, .. } = asked(&way.ends, kind, Length::Whole)?;
     let (ran_after, left_after) = (programs()?, frames()?);
     drop(servers);
     let frames = [left_after[0] - left[0], left_after[1] - left[1]];
-    Ok(Counted { units, frames, programs: more(&ran, ran_after) })
+    Ok(Counted { units, turns, frames, programs: more(&ran, ran_after) })
 }
 
 /// What came after what was there before.
@@ -97,7 +106,7 @@ fn sent_by_eth0(devices: &str) -> Option<u64> {
 }
 
 impl Counted {
-    fn cells(&self) -> [String; 4] {
+    fn cells(&self) -> [String; 5] {
         let each = |count: u64| format!("{:.1}", count as f64 / self.units);
         let program = |(name, ran): (&String, &Ran)| {
             let nanoseconds = ran.time.as_nanos() as f64 / ran.runs as f64;
@@ -109,7 +118,8 @@ impl Counted {
             true => String::new(),
             false => format!("{:.0}", all.as_nanos() as f64 / self.units),
         };
-        [each(self.frames[0]), each(self.frames[1]), programs.join(", "), spent]
+        let turns = format!("{:.3}", self.turns / self.units);
+        [each(self.frames[0]), each(self.frames[1]), turns, programs.join(", "), spent]
     }
 }
 
@@ -131,10 +141,11 @@ mod tests {
 
     #[test]
     fn everything_is_told_by_the_unit_of_its_traffic() {
-        let counted = Counted { units: 10.0, frames: [20, 5], programs: programs(20, 6_000) };
-        assert_eq!(counted.cells(), ["2.0", "0.5", "from_pod 2.0 × 300", "600"]);
+        let (frames, programs) = ([20, 5], programs(20, 6_000));
+        let counted = Counted { units: 10.0, turns: 4.0, frames, programs };
+        assert_eq!(counted.cells(), ["2.0", "0.5", "0.400", "from_pod 2.0 × 300", "600"]);
         let bare = Counted { programs: Programs::new(), ..counted };
-        assert_eq!(bare.cells(), ["2.0", "0.5", "", ""]);
+        assert_eq!(bare.cells(), ["2.0", "0.5", "0.400", "", ""]);
     }
 
     #[test]

@@ -124,6 +124,7 @@ fn with_cluster(cluster: &Arc<Cluster>) -> Result<Vec<Path>> {
         peers::routed(false)?,
         peers::routed(true)?,
         Path::of_cluster(cluster, Place::SameNode),
+        peers::direct_again(),
         peers::across(peers::Link::Routing, false)?,
         peers::across(peers::Link::Vxlan, false)?,
         peers::across(peers::Link::Vxlan, true)?,

@@ -53,12 +53,20 @@ fn path(
 
 /// The limit on one node: nothing but a veth pair.
 pub(super) fn direct() -> Path {
+    veth_pair("direct veth pair (the limit)")
+}
+
+/// The very same once more, behind all others: what differs between both is chance.
+pub(super) fn direct_again() -> Path {
+    veth_pair("direct veth pair, once more")
+}
+
+fn veth_pair(name: &'static str) -> Path {
     let [client, server] = namespaces();
     pair(&client, "eth0", &server, "eth0", UNDERLAY_MTU);
     client.ip("address add 10.0.0.1/24 dev eth0");
     server.ip("address add 10.0.0.2/24 dev eth0");
-    let name = ("direct veth pair (the limit)", Place::SameNode);
-    path(name, client, server, [10, 0, 0, 2], vec![])
+    path((name, Place::SameNode), client, server, [10, 0, 0, 2], vec![])
 }
 
 /// Puts a bridge with `address` into a host and these pods on it.

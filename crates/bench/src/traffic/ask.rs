@@ -47,7 +47,7 @@ fn middle_time(duration: Duration, mut once: impl FnMut() -> Result<()>) -> Resu
         times.push(before.elapsed().as_secs_f64() * 1e6);
     }
     let units = times.len() as f64;
-    Ok(Answer { value: Sample::new(times).median(), units })
+    Ok(Answer { value: Sample::new(times).median(), units, turns: 0.0 })
 }
 
 /// One byte there and back over an open connection.
@@ -69,12 +69,12 @@ pub(super) fn connect(target: IpAddr, duration: Duration) -> Result<Answer> {
 pub(super) fn blocks(target: IpAddr, duration: Duration) -> Result<Answer> {
     let mut stream = open((target, BLOCK_PORT).into())?;
     let block = vec![0; BLOCK];
-    let Answer { value: microseconds, units: blocks } = middle_time(duration, || {
+    let Answer { value: microseconds, units: blocks, .. } = middle_time(duration, || {
         stream.write_all(&block)?;
         Ok(stream.read_exact(&mut [0])?)
     })?;
     let value = gigabits(BLOCK as f64, Duration::from_secs_f64(microseconds / 1e6));
-    Ok(Answer { value, units: blocks * BLOCK as f64 / UNIT })
+    Ok(Answer { value, units: blocks * BLOCK as f64 / UNIT, turns: 0.0 })
 }
 
 fn gigabits(bytes: f64, time: Duration) -> f64 {
@@ -86,7 +86,7 @@ pub(super) fn stream(target: IpAddr, duration: Duration) -> Result<Answer> {
     let stream = open((target, SINK_PORT).into())?;
     let start = Instant::now();
     let received = pour(stream, start, duration)? as f64;
-    Ok(Answer { value: gigabits(received, start.elapsed()), units: received / UNIT })
+    Ok(Answer { value: gigabits(received, start.elapsed()), units: received / UNIT, turns: 0.0 })
 }
 
 /// Many streams at once, all of them open before the first byte; the time ends with the last.
@@ -99,7 +99,7 @@ pub(super) fn streams(target: IpAddr, duration: Duration) -> Result<Answer> {
         let pouring: Vec<_> = opened.into_iter().map(pouring).collect();
         pouring.into_iter().map(|one| one.join().expect("a stream")).sum()
     })? as f64;
-    Ok(Answer { value: gigabits(received, start.elapsed()), units: received / UNIT })
+    Ok(Answer { value: gigabits(received, start.elapsed()), units: received / UNIT, turns: 0.0 })
 }
 
 /// Sends until the time is over; gives how much the other end says that it has.
@@ -121,13 +121,13 @@ pub(super) fn packets(target: IpAddr, duration: Duration) -> Result<Answer> {
     socket.connect((target, COUNT_PORT))?;
     socket.set_read_timeout(Some(WINDOW_PATIENCE))?;
     let mut lost = 0;
-    let Answer { value: microseconds, units: windows } = middle_time(duration, || {
+    let Answer { value: microseconds, units: windows, .. } = middle_time(duration, || {
         lost += u32::from(!window(&socket)?);
         Ok(())
     })?;
     ensure!(lost < MOST_LOST, "{lost} windows of packets to {target} were not answered");
     let window = f64::from(WINDOW);
-    Ok(Answer { value: window / microseconds * 1e3, units: windows * window })
+    Ok(Answer { value: window / microseconds * 1e3, units: windows * window, turns: 0.0 })
 }
 
 /// Whether the window was answered; it is not when packets were lost.

@@ -181,18 +181,21 @@ pub(crate) struct Answer {
     pub(crate) value: f64,
     /// How many units of its kind were carried.
     pub(crate) units: f64,
+    /// How often the asking end waited meanwhile: turns that both ends took, where they share a CPU.
+    pub(crate) turns: f64,
 }
 
 impl Answer {
     /// As one process tells it to another.
     pub(crate) fn told(self) -> String {
-        format!("{} {}", self.value, self.units)
+        format!("{} {} {}", self.value, self.units, self.turns)
     }
 
     /// What another process told.
     pub(crate) fn read(line: &str) -> Result<Self> {
-        let (value, units) = line.trim().split_once(' ').context("there is no answer")?;
-        Ok(Answer { value: value.parse()?, units: units.parse()? })
+        let mut numbers = line.split_whitespace().map(str::parse);
+        let mut next = || numbers.next().context("there is no answer");
+        Ok(Answer { value: next()??, units: next()??, turns: next()?? })
     }
 }
 
@@ -223,15 +226,24 @@ impl Ask {
         pinned::stay_on(self.kind.cpu_of_asker())?;
         let whole = self.kind.duration();
         let (target, duration) = (self.target, if self.brief { whole / 3 } else { whole });
-        match self.kind {
+        let before = waited()?;
+        let answer = match self.kind {
             Kind::RoundTrip => ask::round_trip(target, duration),
             Kind::Connect => ask::connect(target, duration),
             Kind::Bulk => ask::blocks(target, duration),
             Kind::Stream | Kind::StreamTwoCpus => ask::stream(target, duration),
             Kind::Streams => ask::streams(target, duration),
             Kind::Packets => ask::packets(target, duration),
-        }
+        }?;
+        Ok(Answer { turns: waited()? - before, ..answer })
     }
+}
+
+/// How often this thread has waited until now.
+fn waited() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Ok(line.context("the kernel does not tell how often a thread waited")?.trim().parse()?)
 }
 
 #[cfg(test)]
@@ -240,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_answer_reads_as_it_was_told() {
-        let answer = Answer { value: 7.25, units: 12_000.0 };
+        let answer = Answer { value: 7.25, units: 12_000.0, turns: 3.0 };
         assert_eq!(Answer::read(&format!("{}\n", answer.told())).unwrap(), answer);
         assert!(Answer::read("").is_err());
     }
