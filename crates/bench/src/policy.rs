@@ -1,5 +1,5 @@
 //! A thousand policies over a thousand pods: how long they take to compile and to load, what they
-//! weigh in the kernel, and what a packet notices of them.
+//! weigh in the kernel, and what a packet notices of them as they grow: nothing.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use crate::datapath::{cell, round, start_servers};
 use crate::document::{Judged, Section};
 use crate::goal::Goal;
 use crate::paths::{Cluster, Place, Setting};
+use crate::plot::{Line, Plot};
 use crate::rounds::{Length, Rounds};
 use crate::sample::Sample;
 use crate::table::Table;
@@ -30,7 +31,15 @@ egress: a neighbour, a team by a range of ports, DNS, and a block of addresses w
 measured pods are three of them, and a policy allows what is measured. *Compile*: from facts to \
 tables, in one process. *Load*: all tables written and put into force. Bytes are what the kernel \
 says of the maps of policy beyond what they have when empty. Ratios are to nodes without a policy in \
-the same round; both ends are on one CPU, as in the first table.";
+the same round; both ends are on one CPU, as in the first table. *As entries grow*: about a hundred, a \
+thousand and ten thousand entries, and what a thousand policies have; the least is what the three \
+measured pods need.";
+
+/// How many applications make about a hundred, a thousand and ten thousand entries, and the thousand
+/// policies that are compared with none.
+const SIZES: [u32; 4] = [3, 12, 117, 1_000];
+/// So many are loaded, too, in a full run.
+const MOST: u32 = 4_000;
 
 /// What it took to get the policies into the kernel.
 struct Loaded {
@@ -44,18 +53,23 @@ struct Loaded {
 /// One contestant: its cluster, and for each place and kind a value for each round.
 struct Contestant {
     cluster: Cluster,
+    entries: usize,
+    /// All of them, or the round trip alone.
+    kinds: &'static [Kind],
     rounds: [[Vec<f64>; KINDS.len()]; PLACES.len()],
 }
 
 /// Measures all of it.
 pub(crate) fn measure(rounds: Rounds, quick: bool) -> Result<Section> {
-    let sizes: &[u32] = if quick { &[100, 1000] } else { &[100, 1000, 4000] };
-    let mut loads = Vec::new();
-    for applications in sizes {
-        loads.push(load(&without_policy()?, *applications)?);
+    let (mut contestants, mut loads) = (vec![Contestant::without()?], vec![]);
+    for applications in SIZES {
+        let (contestant, loaded) = Contestant::with(applications)?;
+        contestants.push(contestant);
+        loads.push(loaded);
     }
-    let mut contestants = [Contestant::new()?, Contestant::new()?];
-    load(&contestants[1].cluster, 1000)?;
+    if !quick {
+        loads.push(load(&without_policy()?, MOST)?);
+    }
     let ends = contestants.iter().flat_map(|it| PLACES.map(|place| it.cluster.ends(place)));
     let ends: Vec<_> = ends.flatten().collect();
     let servers = start_servers(ends.iter())?;
@@ -69,26 +83,47 @@ pub(crate) fn measure(rounds: Rounds, quick: bool) -> Result<Section> {
         notes: format!("{NOTES}\n\n{}", going.told()),
         tables: vec![
             ("Compile and load".into(), loaded_table(&loads)),
-            ("With 1,000 policies beside none".into(), packets_table(&contestants)),
+            ("With 1,000 policies beside none".into(), packets_table(ends_of(&contestants))),
+            ("As entries grow, round trip µs".into(), growth_table(&contestants)),
         ],
-        plots: vec![],
+        plots: vec![plot(&contestants)],
         judged: judge(&contestants),
     })
 }
 
 impl Contestant {
-    fn new() -> Result<Self> {
-        Ok(Contestant { cluster: without_policy()?, rounds: Default::default() })
+    fn without() -> Result<Self> {
+        let cluster = without_policy()?;
+        Ok(Contestant { cluster, entries: 0, kinds: &KINDS, rounds: Default::default() })
+    }
+
+    /// Only the most policies are measured by everything.
+    fn with(applications: u32) -> Result<(Self, Loaded)> {
+        let kinds = if Some(&applications) == SIZES.last() { &KINDS[..] } else { &KINDS[..1] };
+        let cluster = without_policy()?;
+        let loaded = load(&cluster, applications)?;
+        let (entries, rounds) = (loaded.entries, Default::default());
+        Ok((Contestant { cluster, entries, kinds, rounds }, loaded))
     }
 
     fn add_round(&mut self, length: Length) -> Result<()> {
         for (place, rounds) in PLACES.into_iter().zip(&mut self.rounds) {
-            for (kind, values) in KINDS.into_iter().zip(rounds) {
-                values.push(round(&self.cluster.ends(place)[0], kind, length)?);
+            for (kind, values) in self.kinds.iter().zip(rounds) {
+                values.push(round(&self.cluster.ends(place)[0], *kind, length)?);
             }
         }
         Ok(())
     }
+
+    /// The round trips of a place.
+    fn round_trips(&self, place: usize) -> &[f64] {
+        &self.rounds[place][0]
+    }
+}
+
+/// Who has none, and who has the most.
+fn ends_of(contestants: &[Contestant]) -> [&Contestant; 2] {
+    [&contestants[0], &contestants[contestants.len() - 1]]
 }
 
 fn without_policy() -> Result<Cluster> {
@@ -141,7 +176,7 @@ fn loaded_table(loads: &[Loaded]) -> Table {
     table
 }
 
-fn packets_table([without, with]: &[Contestant; 2]) -> Table {
+fn packets_table([without, with]: [&Contestant; 2]) -> Table {
     let kinds = KINDS.map(Kind::heading);
     let mut table = Table::new(["place"].into_iter().chain(kinds));
     for (place, (with, without)) in PLACES.iter().zip(with.rounds.iter().zip(&without.rounds)) {
@@ -152,21 +187,56 @@ fn packets_table([without, with]: &[Contestant; 2]) -> Table {
     table
 }
 
-/// The ratios of round trips, by place.
-fn judged_ratios([without, with]: &[Contestant; 2]) -> Vec<Sample> {
-    let places = with.rounds.iter().zip(&without.rounds);
-    places.map(|(with, without)| Sample::ratios(&with[0], &without[0])).collect()
+/// A row for each number of entries; ratios are to the least.
+fn growth_table(contestants: &[Contestant]) -> Table {
+    let mut table =
+        Table::new(["entries".to_owned()].into_iter().chain(PLACES.map(|it| it.to_string())));
+    let least = &contestants[1];
+    for it in &contestants[1..] {
+        let cells = (0..PLACES.len()).map(|place| {
+            let values = it.round_trips(place);
+            cell(values, &Sample::ratios(values, least.round_trips(place)))
+        });
+        table.row([it.entries.to_string()].into_iter().chain(cells));
+    }
+    table
+}
+
+fn plot(contestants: &[Contestant]) -> Plot {
+    let line = |(at, place): (usize, Place)| {
+        let point = |it: &Contestant| {
+            (it.entries as f64, Sample::new(it.round_trips(at).iter().copied()).median())
+        };
+        Line { name: place.to_string(), points: contestants[1..].iter().map(point).collect() }
+    };
+    Plot {
+        file: "policy.svg",
+        title: "A round trip, as entries of policy grow".into(),
+        across: "entries",
+        up: "µs",
+        lines: PLACES.into_iter().enumerate().map(line).collect(),
+    }
+}
+
+/// The ratios of round trips, by place: of the most policies to none, and of the most entries to the
+/// least.
+fn judged_ratios(contestants: &[Contestant]) -> Vec<Sample> {
+    let [without, most] = ends_of(contestants);
+    let against = |other: &Contestant| {
+        [0, 1].map(|place| Sample::ratios(most.round_trips(place), other.round_trips(place)))
+    };
+    [against(without), against(&contestants[1])].concat()
 }
 
 /// An open connection notices at most 2 %.
-fn judge(contestants: &[Contestant; 2]) -> Vec<Judged> {
-    let judged = PLACES.into_iter().zip(judged_ratios(contestants));
-    judged
-        .map(|(place, ratios)| {
-            let what = format!("{place}, round trip with 1,000 policies against none");
-            Judged::new(what, Goal::AtMost(1.02), &ratios)
-        })
-        .collect()
+fn judge(contestants: &[Contestant]) -> Vec<Judged> {
+    let [_, most] = ends_of(contestants);
+    let grown =
+        format!("round trip with {} entries against {}", most.entries, contestants[1].entries);
+    let what = ["round trip with 1,000 policies against none", &grown];
+    let what = what.iter().flat_map(|what| PLACES.map(|place| format!("{place}, {what}")));
+    let judged = what.zip(judged_ratios(contestants));
+    judged.map(|(what, ratios)| Judged::new(what, Goal::AtMost(1.02), &ratios)).collect()
 }
 
 /// So many applications of one tenant. The first three are at the measured addresses.

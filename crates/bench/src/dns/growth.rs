@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use crate::document::Judged;
 use crate::goal::Goal;
 use crate::pinned::Ended;
+use crate::plot::{Line, Plot};
 use crate::sample::Sample;
 use crate::table::Table;
 
@@ -21,8 +22,15 @@ const RECORD: Goal = Goal::AtMost(350.0);
 /// Bytes of a network without names, at most.
 const IDLE: Goal = Goal::AtMost(50.0 * 1024.0);
 
+/// What was measured as names grow.
+pub(crate) struct Growth {
+    pub(crate) table: Table,
+    pub(crate) plot: Plot,
+    pub(crate) judged: Vec<Judged>,
+}
+
 /// Resident memory at each size, and the time of a change.
-pub(crate) fn measure(serve: &Path, quick: bool) -> Result<(Table, Vec<Judged>)> {
+pub(crate) fn measure(serve: &Path, quick: bool) -> Result<Growth> {
     let mut table = Table::new(["what", "memory, MB", "of each", "bytes"]);
     let mut judged = vec![];
     // A quick run leaves out what has a million names.
@@ -39,11 +47,28 @@ pub(crate) fn measure(serve: &Path, quick: bool) -> Result<(Table, Vec<Judged>)>
         judged.push(Judged::new(bytes_of, goal, &Sample::new([share as f64])));
         table.row([what, format!("{:.1}", bytes as f64 / 1e6), each.into(), share.to_string()]);
     }
+    let mut middles = vec![];
     for names in CHANGES.into_iter().filter(is_measured) {
         let line = first_line(serve, &["change", &names.to_string()])?.1;
+        middles.extend(nanoseconds(&line).map(|middle| (names as f64, middle / 1e3)));
         table.row([line, "".into(), "".into(), "".into()]);
     }
-    Ok((table, judged))
+    Ok(Growth { table, plot: plot(middles), judged })
+}
+
+/// The middle time of a change, as the resolver says it.
+fn nanoseconds(line: &str) -> Option<f64> {
+    line.split_once("costs ")?.1.split_whitespace().next()?.parse().ok()
+}
+
+fn plot(middles: Vec<(f64, f64)>) -> Plot {
+    Plot {
+        file: "names.svg",
+        title: "What a change costs the resolver, as names grow".into(),
+        across: "names",
+        up: "µs",
+        lines: vec![Line { name: "Atoll".into(), points: middles }],
+    }
 }
 
 /// Kilobytes that the names take.
@@ -64,4 +89,16 @@ fn first_line(serve: &Path, arguments: &[&str]) -> Result<(Ended, String)> {
         BufReader::new(output).read_line(&mut line)?;
     }
     Ok((running, line.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_a_change_is_read_from_what_the_resolver_says() {
+        let said = "10000 names: a change costs 2429 ns (p50), 2831 ns (p99)";
+        assert_eq!(nanoseconds(said), Some(2429.0));
+        assert_eq!(nanoseconds("nothing"), None);
+    }
 }

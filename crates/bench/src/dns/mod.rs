@@ -65,7 +65,7 @@ pub(crate) fn measure(atoll: &Path, serve: &Path, rounds: usize, quick: bool) ->
     }
     eprintln!();
     drop(field);
-    let (growth, kept) = growth::measure(serve, quick)?;
+    let growth = growth::measure(serve, quick)?;
     let (news, soon) = news::measure(atoll, if quick { CHANGES.1 } else { CHANGES.0 })?;
     let names: Vec<_> = names.iter().map(ToString::to_string).collect();
     Ok(Section {
@@ -73,11 +73,11 @@ pub(crate) fn measure(atoll: &Path, serve: &Path, rounds: usize, quick: bool) ->
         notes: format!("{NOTES}\n\n{rounds} rounds of {seconds} seconds."),
         tables: vec![
             ("CPU of an answer".into(), table(&names, &costs)),
-            ("As names and networks grow".into(), growth),
+            ("As names and networks grow".into(), growth.table),
             ("From a change of endpoints to its answer, on three nodes".into(), news),
         ],
-        plots: vec![],
-        judged: judged(&names, &costs).into_iter().chain(kept).chain(soon).collect(),
+        plots: vec![growth.plot],
+        judged: judged(&names, &costs).into_iter().chain(growth.judged).chain(soon).collect(),
     })
 }
 
