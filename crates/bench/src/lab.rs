@@ -15,6 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::interrupted::{Left, Noted};
+
 /// Its nodes.
 pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
 /// Its tenant, and the namespace of its pods.
@@ -28,12 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Lab<'a> {
     atoll: &'a Path,
     name: String,
+    _noted: Noted,
 }
 
 impl Lab<'_> {
     /// Starts one; `purpose` makes its name.
     pub(crate) fn up<'a>(atoll: &'a Path, purpose: &str) -> Result<Lab<'a>> {
-        let lab = Lab { atoll, name: format!("bench-{purpose}-{}", std::process::id()) };
+        let name = format!("bench-{purpose}-{}", std::process::id());
+        let noted = Noted::new(Left::Lab(atoll.to_owned(), name.clone()));
+        let lab = Lab { atoll, name, _noted: noted };
         let nodes = NODES.len().to_string();
         lab.run(&["up", "--name", &lab.name, "--nodes", &nodes])?;
         Ok(lab)

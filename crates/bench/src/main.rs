@@ -17,6 +17,7 @@ mod dns;
 mod document;
 mod faults;
 mod goal;
+mod interrupted;
 mod lab;
 mod machine;
 mod node;
@@ -219,6 +220,7 @@ struct Programs {
 impl Run {
     fn measure(&self) -> Result<ExitCode> {
         ensure!(nix::unistd::geteuid().is_root(), "namespaces and BPF need root: run this as root");
+        interrupted::watch()?;
         let (mut clock, programs) = (Clock::start(self.extent(), self.begun), self.programs()?);
         let (machine, command) = (machine::Machine::look()?, self.command());
         let left_out = self.left_out();
@@ -237,6 +239,7 @@ impl Run {
         for part in self.only.iter().filter(|part| left_out.iter().all(|(it, _)| it != *part)) {
             let begun = Instant::now();
             let measured = self.section(*part, &programs);
+            interrupted::hold();
             let took = begun.elapsed();
             eprintln!("{part}: {} s", took.as_secs());
             clock.note(part, took, part.budget(self.quick));

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::interrupted::{Left, Noted};
 use crate::pinned::Ended;
 
 /// Its name.
@@ -67,8 +68,10 @@ impl PlannedPod {
 
 /// The node. Everything of it ends with this value.
 pub(crate) struct AgentNode {
-    folder: TempDir,
+    /// The agent ends before its folder goes.
     agent: Ended,
+    folder: TempDir,
+    _noted: Noted,
     thread: Worker<BpfFileSystem>,
     pub(crate) namespace: Namespace,
     /// Speaks to the API from outside of the node.
@@ -96,7 +99,10 @@ impl AgentNode {
         pods: &[PlannedPod],
         elsewhere: &[PlannedPod],
     ) -> Result<Self> {
-        let folder = tempfile::tempdir_in(RUN).context("cannot make a folder")?;
+        let prefix = format!("atoll-bench-{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(RUN);
+        let folder = folder.context("cannot make a folder")?;
+        let noted = Noted::new(Left::Folder(folder.path().to_owned()));
         let namespace = Namespace::new();
         namespace.ip("link add uplink type veth peer name nowhere");
         namespace.ip(&format!("address add {UNDERLAY}/24 dev uplink"));
@@ -108,7 +114,8 @@ impl AgentNode {
         api.block_on(fill(&client, pods, elsewhere))?;
         let thread = Worker::start(&namespace, BpfFileSystem::mount_for_this_thread);
         let agent = start_on(&thread, atoll, folder.path())?;
-        let mut node = AgentNode { folder, agent, thread, namespace, client, api: Some(api) };
+        let api = Some(api);
+        let mut node = AgentNode { agent, folder, _noted: noted, thread, namespace, client, api };
         node.wait_until_ready()?;
         Ok(node)
     }

@@ -41,7 +41,8 @@ const MEMORY_LIMIT: u64 = 500 << 20;
 
 const NOTES: &str = "\
 The controller is the atoll program, with the embedded API or with kube-apiserver and etcd beside it \
-on the same machine; requests, storing and watching are in the numbers. *Start*: from the start of \
+on the same machine; requests, storing and watching are in the numbers. *Controllers at work*: two \
+that ask nobody which of them works, and still no address is given twice. *Start*: from the start of \
 the process until it has listed everything and has nothing left to do, the middle of three and \
 between which they are. *Work*: how often the \
 controller looks at an object when one pod is made, by its own count. *Waits*: from the request for \
@@ -60,7 +61,8 @@ struct Measured {
 /// What was measured on one API.
 struct Outcome {
     whose: Whose,
-    burst: Duration,
+    /// Of one controller, and of two that work at once.
+    bursts: [Duration; 2],
     delay: Delay,
     small: Measured,
     large: Measured,
@@ -118,22 +120,31 @@ pub(crate) fn measure(atoll: &Path, quick: bool) -> Result<Section> {
 }
 
 fn measure_on(whose: Whose, atoll: &Path, extent: Extent) -> Result<Outcome> {
-    let (burst, delay) = in_one_network(whose, atoll, extent)?;
+    let (bursts, delay) = in_one_network(whose, atoll, extent)?;
     let small = measure_size(whose, atoll, SMALL, extent.starts)?;
     let large = measure_size(whose, atoll, extent.large, extent.starts)?;
-    Ok(Outcome { whose, burst, delay, small, large })
+    Ok(Outcome { whose, bursts, delay, small, large })
 }
 
 fn rates(outcomes: &[Outcome], extent: Extent) -> Table {
-    let columns = ["API", "pods made at once", "until all have ports, s", "ports a second"];
+    let columns = [
+        "API",
+        "controllers at work",
+        "pods made at once",
+        "until all have ports, s",
+        "ports a second",
+    ];
     let mut table = Table::new(columns);
-    for Outcome { whose, burst, .. } in outcomes {
-        table.row([
-            whose.name().to_owned(),
-            extent.burst.to_string(),
-            format!("{:.1}", burst.as_secs_f64()),
-            format!("{:.0}", extent.burst as f64 / burst.as_secs_f64()),
-        ]);
+    for Outcome { whose, bursts, .. } in outcomes {
+        for (controllers, burst) in (1..).zip(bursts) {
+            table.row([
+                whose.name().to_owned(),
+                controllers.to_string(),
+                extent.burst.to_string(),
+                format!("{:.1}", burst.as_secs_f64()),
+                format!("{:.0}", extent.burst as f64 / burst.as_secs_f64()),
+            ]);
+        }
     }
     table
 }
@@ -174,23 +185,46 @@ fn start_cell(start: &Sample) -> String {
 }
 
 /// Makes pods all at once in one network; tells how long it took until each had an address of its
-/// own. Then makes more, steadily.
-fn in_one_network(whose: Whose, atoll: &Path, extent: Extent) -> Result<(Duration, Delay)> {
+/// own. Then in another, with a second controller that works at the same time. Then makes more,
+/// steadily, with the first alone.
+fn in_one_network(whose: Whose, atoll: &Path, extent: Extent) -> Result<([Duration; 2], Delay)> {
     eprintln!("control: {} pods at once, {}", extent.burst, whose.name());
     let plane = Plane::start(whose)?;
-    plane.make(Size { tenants: 2, networks: 1, pods: 0 })?;
+    plane.make(Size { tenants: 3, networks: 1, pods: 0 })?;
     let controller = plane.controller(atoll)?;
-    controller.wait_for_networks(2)?;
-    let start = Instant::now();
-    plane.make_pods("t-0", "n-0", extent.burst)?;
-    controller.wait_for_ports(extent.burst)?;
-    let took = start.elapsed();
-    let addresses: BTreeSet<String> = plane.addresses()?.into_iter().collect();
-    let distinct = addresses.len();
-    ensure!(distinct == extent.burst, "{distinct} of {} addresses are distinct", extent.burst);
+    controller.wait_for_networks(3)?;
+    let alone = burst(&plane, &controller, "t-0", extent.burst, extent.burst)?;
+    let second = plane.controller(atoll)?;
+    second.wait_until_idle(extent.burst)?;
+    let together = burst(&plane, &controller, "t-1", extent.burst, 2 * extent.burst)?;
+    drop(second);
     controller.wait_until_quiet()?;
-    let delay = delay::measure(&plane, "t-1", "n-0", extent.steady)?;
-    Ok((took, delay))
+    let delay = delay::measure(&plane, "t-2", "n-0", extent.steady)?;
+    Ok(([alone, together], delay))
+}
+
+/// Makes pods at once until there are `all` ports, no two of which have one address.
+fn burst(
+    plane: &Plane,
+    controller: &Controller,
+    tenant: &str,
+    pods: usize,
+    all: usize,
+) -> Result<Duration> {
+    controller.wait_until_quiet()?;
+    let start = Instant::now();
+    plane.make_pods(tenant, "n-0", pods)?;
+    controller.wait_for_ports(all)?;
+    let took = start.elapsed();
+    let addresses = plane.addresses()?;
+    let distinct: BTreeSet<&(String, String)> = addresses.iter().collect();
+    ensure!(
+        distinct.len() == all && addresses.len() == all,
+        "{} addresses of {} ports are distinct, of {all} pods",
+        distinct.len(),
+        addresses.len()
+    );
+    Ok(took)
 }
 
 fn measure_size(whose: Whose, atoll: &Path, size: Size, starts: usize) -> Result<Measured> {
@@ -263,7 +297,7 @@ mod tests {
         let verdicts = |large: Measured| -> Vec<Verdict> {
             let outcome = Outcome {
                 whose: Whose::Real,
-                burst: Duration::ZERO,
+                bursts: [Duration::ZERO; 2],
                 delay: Delay { rate: 200.0, milliseconds: Sample::new([1.0]) },
                 small: measured(1.0, 20, 30.0),
                 large,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -82,6 +83,8 @@ pub(crate) struct Plane {
     folder: TempDir,
     pub(crate) client: Client,
     runtime: Runtime,
+    /// How many controllers were started.
+    started: AtomicUsize,
 }
 
 /// A controller at work.
@@ -101,7 +104,7 @@ impl Plane {
         let runtime = Runtime::new()?;
         let kubeconfig = std::fs::read_to_string(&server.kubeconfig)?;
         let client = runtime.block_on(client(&kubeconfig))?;
-        let plane = Plane { server, folder, client, runtime };
+        let plane = Plane { server, folder, client, runtime, started: AtomicUsize::new(0) };
         let definitions = atoll_api::crds().into_iter().map(|it| json!(it)).collect();
         plane.create(&plane.all::<CustomResourceDefinition>(), definitions)?;
         plane.await_definitions()?;
@@ -179,20 +182,19 @@ impl Plane {
         self.create(&pods, vec![pod(network); count])
     }
 
-    /// The address of every port.
-    pub(super) fn addresses(&self) -> Result<Vec<String>> {
+    /// The network and the address of every port.
+    pub(super) fn addresses(&self) -> Result<Vec<(String, String)>> {
         let ports =
             self.block_on(async { Ok(self.all::<Port>().list(&ListParams::default()).await?) })?;
-        Ok(ports.into_iter().filter_map(|port| port.spec.ips.into_iter().next()).collect())
+        let address = |port: Port| Some((port.spec.network, port.spec.ips.into_iter().next()?));
+        Ok(ports.into_iter().filter_map(address).collect())
     }
 
-    /// Starts a controller.
+    /// Starts a controller, which asks nobody whether it is the one that works.
     pub(super) fn controller(&self, atoll: &Path) -> Result<Controller> {
-        Controller::start(
-            atoll,
-            &self.server.kubeconfig,
-            &self.folder.path().join("controller.log"),
-        )
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.path().join(format!("controller-{number}.log"));
+        Controller::start(atoll, &self.server.kubeconfig, &log)
     }
 
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 use super::Extent;
 use super::memory::Held;
 use super::pods::{self, Waited, until};
+use crate::interrupted::{Left, Noted};
 use crate::node::client;
 
 const NAME: &str = "bench";
@@ -40,11 +41,14 @@ pub(super) struct Place {
 }
 
 /// A cluster that goes down however the measurement ends.
-struct Standing(Cluster);
+struct Standing {
+    cluster: Cluster,
+    _noted: Noted,
+}
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if let Err(error) = self.0.down() {
+        if let Err(error) = self.cluster.down() {
             eprintln!("real: not everything was removed: {error:#}");
         }
     }
@@ -53,8 +57,9 @@ impl Drop for Standing {
 impl Place {
     /// Three nodes without a network, with the images on them.
     pub(super) fn up(atoll: &Path) -> Result<Self> {
-        let standing = Standing(Cluster::named(&NAME.parse()?));
-        let cluster = &standing.0;
+        let noted = Noted::new(Left::Nodes(NAME));
+        let standing = Standing { cluster: Cluster::named(&NAME.parse()?), _noted: noted };
+        let cluster = &standing.cluster;
         cluster.down()?;
         cluster.up(&UpOptions { nodes: NODES, port: 0, kubernetes: kubernetes()? })?;
         for image in ["pause", "atoll"] {
@@ -69,7 +74,7 @@ impl Place {
 
     /// Takes it down, and fails where something is left.
     pub(super) fn down(self) -> Result<()> {
-        let Standing(cluster) = &self.standing;
+        let Standing { cluster, .. } = &self.standing;
         cluster.down()?;
         let left = cluster.traces();
         ensure!(left.is_empty(), "of the cluster are left: {}", left.join(", "));
@@ -77,16 +82,16 @@ impl Place {
     }
 
     pub(super) fn bring_bridge(&self) -> Result<()> {
-        self.standing.0.bring_bridge()
+        self.standing.cluster.bring_bridge()
     }
 
     pub(super) fn take_bridge_away(&self) -> Result<()> {
-        self.standing.0.take_bridge_away()
+        self.standing.cluster.take_bridge_away()
     }
 
     /// As a user would; returns when everything runs and every node is Ready.
     pub(super) fn install(&self) -> Result<()> {
-        let (host, port) = self.standing.0.api_endpoint();
+        let (host, port) = self.standing.cluster.api_endpoint();
         self.atoll(&["install", "--api-server", &format!("{host}:{port}")])
     }
 
@@ -97,7 +102,7 @@ impl Place {
 
     fn atoll(&self, arguments: &[&str]) -> Result<()> {
         let mut atoll = Command::new(&self.atoll);
-        atoll.args(arguments).arg("--kubeconfig").arg(self.standing.0.kubeconfig());
+        atoll.args(arguments).arg("--kubeconfig").arg(self.standing.cluster.kubeconfig());
         let output = atoll.stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot run {}", self.atoll.display()))?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -126,7 +131,7 @@ impl Place {
 
     /// What our programs hold now.
     pub(super) fn held(&self) -> Result<Held> {
-        Held::look(&self.standing.0)
+        Held::look(&self.standing.cluster)
     }
 
     /// So many namespaces of nobody.
