@@ -54,8 +54,8 @@ impl Clock {
     }
 
     /// Notes what a part took.
-    pub(crate) fn note(&mut self, part: impl ToString, took: Duration, budget: Duration) {
-        self.parts.push(Lap { part: part.to_string(), took, budget });
+    pub(crate) fn note(&mut self, part: String, took: Duration, budget: Duration) {
+        self.parts.push(Lap { part, took, budget });
     }
 
     fn whole(&self) -> Duration {
@@ -122,8 +122,8 @@ mod tests {
     fn clock(limit: Option<Duration>, before: u64) -> Clock {
         let before = Some(Duration::from_secs(before));
         let mut clock = Clock { begun: Instant::now(), before, limit, parts: vec![] };
-        clock.note("dns", Duration::from_secs(70), Duration::from_secs(60));
-        clock.note("api", Duration::from_secs(50), Duration::from_secs(60));
+        clock.note("dns".into(), Duration::from_secs(70), Duration::from_secs(60));
+        clock.note("api".into(), Duration::from_secs(50), Duration::from_secs(60));
         clock
     }
 

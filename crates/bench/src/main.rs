@@ -242,7 +242,7 @@ impl Run {
             interrupted::hold();
             let took = begun.elapsed();
             eprintln!("{part}: {} s", took.as_secs());
-            clock.note(part, took, part.budget(self.quick));
+            clock.note(part.to_string(), took, part.budget(self.quick));
             report.time = clock.told(&report.command);
             match measured {
                 Ok(section) => {

@@ -16,7 +16,7 @@ pub(super) const NOTES: &str = "\
 The agent is the real one, started on a cluster that is filled already. *Processor time* is what it \
 took from its start until it was ready, *each* what one more network or pod adds to both: the middle \
 of some agents, in turns with one that has nothing more, and between which these are. *Within noise*: \
-some had more and some had less. A pod on another node is in a network that this node has no pod of.";
+some of them took no more than that one. A pod on another node is in a network that this node has no pod of.";
 
 /// What there is of networks and pods, besides the one network with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,10 +172,10 @@ fn each(costs: &[Cost], alone: &[Cost], count: u32) -> [String; 2] {
     [beyond_noise(&kibibytes, 1), beyond_noise(&microseconds, 0)]
 }
 
-/// A difference, where there is one in every pair.
+/// What more costs, where it costs more in every pair: nothing costs less for there being more.
 fn beyond_noise(differences: &Sample, digits: usize) -> String {
     let (low, high) = (differences.quantile(0.0), differences.quantile(1.0));
-    match low <= 0.0 && high >= 0.0 {
+    match low <= 0.0 {
         true => "within noise".into(),
         false => format!("{:.digits$} ({low:.digits$}–{high:.digits$})", differences.median()),
     }
@@ -220,5 +220,7 @@ mod tests {
         assert_eq!(each(&more, &alone, 100), ["102.4 (102.4–122.9)", "2000 (2000–2100)"]);
         let unsteady = [cost(40, 90), cost(41, 110)];
         assert_eq!(each(&unsteady, &alone, 100), ["within noise", "within noise"]);
+        let less = [cost(39, 90), cost(39, 95)];
+        assert_eq!(each(&less, &alone, 100), ["within noise", "within noise"]);
     }
 }

@@ -74,9 +74,12 @@ impl Path {
     }
 }
 
-/// Every path from pod to pod. The first of each place is its limit.
+/// Every path from pod to pod. The first of each place is its limit, and that of one node is the
+/// last, too.
 pub(crate) fn all() -> Result<Vec<Path>> {
-    with_cluster(&cluster()?)
+    let mut paths = with_cluster(&cluster()?)?;
+    paths.push(peers::direct_again());
+    Ok(paths)
 }
 
 /// The same, those through a service, and those of OVN, whose switch is a part of few kernels.
@@ -124,7 +127,6 @@ fn with_cluster(cluster: &Arc<Cluster>) -> Result<Vec<Path>> {
         peers::routed(false)?,
         peers::routed(true)?,
         Path::of_cluster(cluster, Place::SameNode),
-        peers::direct_again(),
         peers::across(peers::Link::Routing, false)?,
         peers::across(peers::Link::Vxlan, false)?,
         peers::across(peers::Link::Vxlan, true)?,
