@@ -1,7 +1,7 @@
 //! What the controller can be told.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,10 +44,10 @@ pub struct ControllerConfig {
     #[arg(long, default_value_t = 86_400)]
     pub address_keep: u64,
 
-    /// Where metrics are served for Prometheus, at `/metrics`, such as `127.0.0.1:9641`. Without it,
-    /// nowhere.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub metrics_address: Option<SocketAddr>,
+    /// Where metrics are served for Prometheus, at `/metrics`, such as `127.0.0.1:9641`. Without it, or
+    /// where it is empty, nowhere.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = any_address, default_value = "")]
+    pub metrics_address: MaybeAddress,
 
     /// The image of the DNS pods of networks that have their own: one with `atoll` in its path.
     #[arg(long, value_name = "IMAGE", default_value_t = dns_image())]
@@ -74,6 +74,15 @@ pub struct ControllerConfig {
     /// How many objects are worked on at the same time; of each type of network, as many again.
     #[arg(long, default_value_t = 32)]
     pub workers: usize,
+}
+
+/// An address or none: clap would take an `Option` for a flag that can be left out, not for one that
+/// can be empty.
+type MaybeAddress = Option<SocketAddr>;
+
+/// An address, or none of an empty text.
+fn any_address(text: &str) -> Result<MaybeAddress, AddrParseError> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }
 
 /// Any text, also the empty one, which clap would refuse as a path.
@@ -159,5 +168,16 @@ mod tests {
     fn an_empty_path_means_no_template() {
         let given = ["controller", "--default-network-template-path", ""];
         assert_eq!(Command::parse_from(given).config.template_file(), None);
+    }
+
+    #[test]
+    fn metrics_are_served_at_an_address_or_where_it_is_empty_nowhere() {
+        let read = |text: &str| {
+            let given = format!("--metrics-address={text}");
+            Command::try_parse_from(["controller", &given]).map(|it| it.config.metrics_address)
+        };
+        assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("0.0.0.0:9641").unwrap(), Some(([0, 0, 0, 0], 9641).into()));
+        assert!(read("9641").is_err());
     }
 }

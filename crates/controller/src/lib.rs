@@ -39,7 +39,7 @@ pub async fn run(
     let desk = Arc::new(Desk::new(&config));
     let (mut tasks, mut answering) = (JoinSet::new(), JoinSet::new());
     if let Some(address) = config.metrics_address {
-        let (listener, desk) = (atoll_metrics::listen(address).await?, desk.clone());
+        let (listener, desk) = (atoll_metrics::share(address)?, desk.clone());
         tasks.spawn(atoll_metrics::serve(listener, move || desk.metrics()));
     }
     if let Some(address) = config.admission_address {

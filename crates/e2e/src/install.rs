@@ -8,9 +8,19 @@ pub(crate) const NAMESPACE: &str = "atoll-system";
 
 /// Brings everything, and waits until it runs and the nodes are ready.
 pub(crate) fn apply(stage: &Stage) -> Result<String> {
+    apply_with(stage, &[])
+}
+
+fn apply_with(stage: &Stage, options: &[&str]) -> Result<String> {
     let place = stage.api_server().map(|(host, port)| format!("{host}:{port}"));
     let place = place.iter().flat_map(|place| ["--api-server", place]);
-    stage.atoll(&["install"].into_iter().chain(place).collect::<Vec<_>>())
+    let options = options.iter().copied();
+    stage.atoll(&["install"].into_iter().chain(place).chain(options).collect::<Vec<_>>())
+}
+
+/// The same, where tenants get only the networks that they ask for, as in the lab.
+pub(crate) fn apply_as_the_lab(stage: &Stage) -> Result<String> {
+    apply_with(stage, &["--default-network-template-path", ""])
 }
 
 /// Waits until every part of Atoll runs.

@@ -6,8 +6,9 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, away, beside, families, infra, lab, leaving, life, names, nodes, plain, plain_ports,
-    plain_services, power, probes, reach, restored, services, upgraded, users, workloads,
+    agents, away, beside, defaults, families, infra, lab, leaving, life, names, nodes, plain,
+    plain_ports, plain_services, power, probes, reach, restored, services, upgraded, users,
+    workloads,
 };
 use crate::stage::Stage;
 
@@ -43,6 +44,13 @@ const PROMISES: &[Promise] = &[
     )
     .smoke(),
     promise("the controller has no powers, the agent only what it needs", nodes::least_privilege)
+        .smoke(),
+    promise(
+        "a tenant that asks for nothing has its default network from the installed template",
+        defaults::network_comes_from_the_template,
+    )
+    .smoke(),
+    promise("the controllers' metrics are read where they say", defaults::metrics_are_served)
         .smoke(),
     promise("two tenants with one range of addresses get their pods running", reach::pods_run)
         .smoke(),

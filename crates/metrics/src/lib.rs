@@ -7,4 +7,4 @@ mod page;
 mod serve;
 
 pub use page::Page;
-pub use serve::{listen, serve};
+pub use serve::{listen, serve, share};

@@ -7,16 +7,35 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// The text format's version, as Prometheus asks for it.
 const FORMAT: &str = "text/plain; version=0.0.4";
 
+/// How many readers may wait.
+const BACKLOG: u32 = 64;
+
 /// Binds the address of the metrics.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot serve metrics at {address} (--metrics-address)"))
+    TcpListener::bind(address).await.with_context(|| cannot_serve(address))
+}
+
+/// Binds the address of the metrics, which another process of the same user may have as well: one of
+/// them is read then. Replicas that share a node are so, and a new one that comes before the old one
+/// has gone.
+pub fn share(address: SocketAddr) -> Result<TcpListener> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.set_reuseport(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bind().with_context(|| cannot_serve(address))
+}
+
+fn cannot_serve(address: SocketAddr) -> String {
+    format!("cannot serve metrics at {address} (--metrics-address)")
 }
 
 /// Serves metrics for ever; `write` gives the page each time that it is asked for.
@@ -45,6 +64,17 @@ mod tests {
             text.contains(&address.to_string()) && text.contains("--metrics-address")
         };
         assert!(error.as_ref().is_err_and(named), "{error:?}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_shared_is_taken_twice_and_never_from_who_shares_not() -> Result<()>
+    {
+        let first = share("127.0.0.1:0".parse()?)?;
+        share(first.local_addr()?)?;
+        let alone = listen("127.0.0.1:0".parse()?).await?;
+        let error = share(alone.local_addr()?).map(|_| ()).map_err(|error| error.to_string());
+        assert!(error.as_ref().is_err_and(|text| text.contains("--metrics-address")), "{error:?}");
         Ok(())
     }
 

@@ -14,7 +14,7 @@ const FOLDER: &str = "deploy/chart";
 /// A manifest, words in it, and the template that takes their place.
 type Mark = (&'static str, &'static str, &'static str);
 
-const MARKS: [Mark; 4] = [
+const MARKS: [Mark; 8] = [
     ("agent.yaml", "image: atoll.dev/atoll:0.1.0", "image: {{ .Values.image | quote }}"),
     ("controller.yaml", "image: atoll.dev/atoll:0.1.0", "image: {{ .Values.image | quote }}"),
     (
@@ -47,10 +47,71 @@ const MARKS: [Mark; 4] = [
     ),
     (
         "controller.yaml",
-        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643]",
-        "args: [controller, --lease-namespace=atoll-system, --admission-address=0.0.0.0:9643{{ with .Values.flatCIDRs }}, \"--flat-cidrs={{ join \",\" . }}\"{{ end }}]",
+        "            - --dns-image=atoll.dev/atoll:0.1.0",
+        "            - --dns-image={{ .Values.image }}",
+    ),
+    (
+        "controller.yaml",
+        "            - --default-network-template-path=/etc/atoll/default-network/network.yaml
+            - --metrics-address=0.0.0.0:9641
+",
+        "            {{- if .Values.defaultNetworkTemplate }}
+            - --default-network-template-path=/etc/atoll/default-network/network.yaml
+            {{- end }}
+            {{- with .Values.metricsAddress }}
+            - --metrics-address={{ . }}
+            {{- end }}
+            {{- with .Values.flatCIDRs }}
+            - --flat-cidrs={{ join \",\" . }}
+            {{- end }}
+            {{- with .Values.serviceCIDRs }}
+            - --service-cidrs={{ join \",\" . }}
+            {{- end }}
+            {{- if not (kindIs \"invalid\" .Values.addressRest) }}
+            - --address-rest={{ int64 .Values.addressRest }}
+            {{- end }}
+            {{- if not (kindIs \"invalid\" .Values.addressKeep) }}
+            - --address-keep={{ int64 .Values.addressKeep }}
+            {{- end }}
+",
+    ),
+    (
+        "controller.yaml",
+        "      annotations:
+        prometheus.io/scrape: \"true\"
+        prometheus.io/port: \"9641\"
+",
+        "      {{- with .Values.metricsAddress }}
+      annotations:
+        prometheus.io/scrape: \"true\"
+        prometheus.io/port: {{ splitList \":\" . | last | quote }}
+      {{- end }}
+",
+    ),
+    (
+        "metrics.yaml",
+        "ports: [{name: metrics, port: 9641}]",
+        "ports: [{name: metrics, port: {{ splitList \":\" .Values.metricsAddress | last }} }]",
+    ),
+    (
+        "default-network.yaml",
+        "  network.yaml: |
+    apiVersion: atoll.dev/v1alpha1
+    kind: Network
+    metadata:
+      name: default
+    spec:
+      type: vpc
+      cidrs: [10.0.0.0/16]
+",
+        "  network.yaml: {{ .Values.defaultNetworkTemplate | quote }}
+",
     ),
 ];
+
+/// A manifest, and the value without which the chart has nothing of it.
+const CONDITIONS: [(&str, &str); 2] =
+    [("default-network.yaml", "defaultNetworkTemplate"), ("metrics.yaml", "metricsAddress")];
 
 /// Writes every file that comes from a manifest.
 pub(crate) fn write(root: &Path) -> Result<()> {
@@ -94,6 +155,15 @@ fn files(root: &Path) -> Result<BTreeMap<String, String>> {
 /// The manifest with its marks.
 fn marked(manifest: &str, text: String) -> Result<String> {
     ensure!(!text.contains("{{"), "deploy/{manifest} has {{{{, which a chart would read as a mark");
+    let marked = with_values(manifest, text)?;
+    let condition = CONDITIONS.iter().find(|(name, _)| *name == manifest);
+    Ok(match condition {
+        Some((_, value)) => format!("{{{{- if .Values.{value} }}}}\n{marked}{{{{- end }}}}\n"),
+        None => marked,
+    })
+}
+
+fn with_values(manifest: &str, text: String) -> Result<String> {
     MARKS.iter().filter(|(name, ..)| *name == manifest).try_fold(text, |text, (_, words, mark)| {
         let count = text.matches(words).count();
         ensure!(
@@ -111,6 +181,26 @@ mod tests {
     #[test]
     fn the_chart_is_written_from_the_manifests_and_fresh() {
         check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    }
+
+    #[test]
+    fn the_default_network_is_the_same_in_the_chart_and_in_the_manifests() {
+        let read = |path: &str| {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+            let text = std::fs::read_to_string(root.join(path)).unwrap();
+            serde_yaml_ng::from_str::<serde_yaml_ng::Value>(&text).unwrap()
+        };
+        let manifest = read("default-network.yaml")["data"]["network.yaml"].clone();
+        assert!(manifest.is_string());
+        assert_eq!(read("chart/values.yaml")["defaultNetworkTemplate"], manifest);
+    }
+
+    #[test]
+    fn a_manifest_that_a_value_can_leave_out_is_within_its_condition() {
+        let text = "ports: [{name: metrics, port: 9641}]\n".to_owned();
+        let marked = marked("metrics.yaml", text).unwrap();
+        assert!(marked.starts_with("{{- if .Values.metricsAddress }}\nports: "), "{marked}");
+        assert!(marked.ends_with("\n{{- end }}\n"), "{marked}");
     }
 
     #[test]

@@ -23,14 +23,24 @@ pub(crate) const VERSION_FIELD: &str = "version";
 pub(crate) const SETTINGS_FIELD: &str = "settings";
 /// This version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What has the template for default networks.
+const DEFAULT_NETWORK: &str = "atoll-default-network";
+/// What leads Prometheus to the controllers.
+const METRICS: &str = "atoll-metrics";
 
 /// Everything to apply, in order.
 pub(crate) fn installation(settings: &Settings) -> Result<Vec<DynamicObject>> {
     let mut objects = read(INSTALLED)?;
+    objects.retain(|object| is_wanted(object, settings));
     for object in &mut objects {
         match (kind(object).as_str(), object.name_any().as_str()) {
             ("DaemonSet", _) => tell(object, settings, &settings.of_agent())?,
-            ("Deployment", _) => tell(object, settings, &settings.of_controller())?,
+            ("Deployment", _) => {
+                tell(object, settings, &settings.of_controller())?;
+                tell_prometheus(object, settings)?;
+            }
+            ("ConfigMap", DEFAULT_NETWORK) => tell_template(object, settings),
+            ("Service", METRICS) => tell_metrics_port(object, settings),
             _ => {}
         }
     }
@@ -39,6 +49,41 @@ pub(crate) fn installation(settings: &Settings) -> Result<Vec<DynamicObject>> {
     objects.splice(after..after, beside(settings)?);
     Inventory::of(&objects).write_into(&mut objects)?;
     Ok(objects)
+}
+
+/// Whether the settings leave room for an object.
+fn is_wanted(object: &DynamicObject, settings: &Settings) -> bool {
+    match (kind(object).as_str(), object.name_any().as_str()) {
+        ("ConfigMap", DEFAULT_NETWORK) => settings.template() != Some(""),
+        ("Service", METRICS) => settings.metrics_port() != Some(None),
+        _ => true,
+    }
+}
+
+fn tell_template(map: &mut DynamicObject, settings: &Settings) {
+    if let Some(text) = settings.template() {
+        map.data["data"]["network.yaml"] = text.into();
+    }
+}
+
+fn tell_metrics_port(service: &mut DynamicObject, settings: &Settings) {
+    if let Some(Some(port)) = settings.metrics_port() {
+        service.data["spec"]["ports"][0]["port"] = port.into();
+    }
+}
+
+/// Prometheus asks where the pods' annotations say, or not at all.
+fn tell_prometheus(workload: &mut DynamicObject, settings: &Settings) -> Result<()> {
+    let metadata = workload.data.pointer_mut("/spec/template/metadata");
+    let metadata = metadata.and_then(Value::as_object_mut).context("its pods have no metadata")?;
+    match settings.metrics_port() {
+        None => {}
+        Some(None) => drop(metadata.remove("annotations")),
+        Some(Some(port)) => {
+            metadata["annotations"]["prometheus.io/port"] = port.to_string().into();
+        }
+    }
+    Ok(())
 }
 
 /// What `deploy/` does not have: the settings, and where the API is.
@@ -153,6 +198,12 @@ mod tests {
             tunnel_port: Some(4790),
             cluster_dns: vec!["10.43.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
             flat_cidrs: vec!["10.200.0.0/16".parse().unwrap()],
+            service_cidrs: vec!["10.97.0.0/16".parse().unwrap()],
+            address_rest: Some(0),
+            address_keep: Some(60),
+            metrics_address: Some("127.0.0.1:9700".into()),
+            default_network_template: Some("kind: Network\nspec: {type: flat}\n".into()),
+            egress_deny: vec!["10.96.0.0/12".parse().unwrap()],
             infra_mode: Some(InfraMode::Compatible),
             ..Settings::default()
         };
@@ -162,8 +213,24 @@ mod tests {
         assert!(agent.contains(&"--cluster-dns=10.43.0.10,fd00::a".to_owned()), "{agent:?}");
         assert!(agent.contains(&"--tunnel-port=4790".to_owned()), "{agent:?}");
         assert!(agent.contains(&"--infra-mode=compatible".to_owned()), "{agent:?}");
+        assert!(agent.contains(&"--egress-deny=10.96.0.0/12".to_owned()), "{agent:?}");
         let controller = arguments(&objects, "Deployment", "atoll-controller");
-        assert!(controller.contains(&"--flat-cidrs=10.200.0.0/16".to_owned()), "{controller:?}");
+        for wanted in [
+            "--flat-cidrs=10.200.0.0/16",
+            "--service-cidrs=10.97.0.0/16",
+            "--address-rest=0",
+            "--address-keep=60",
+            "--metrics-address=127.0.0.1:9700",
+            "--dns-image=registry.test/atoll:2",
+            "--default-network-template-path=/etc/atoll/default-network/network.yaml",
+        ] {
+            assert_eq!(controller.iter().filter(|it| *it == wanted).count(), 1, "{controller:?}");
+        }
+        let template = named(&objects, "ConfigMap", DEFAULT_NETWORK);
+        assert_eq!(template.data["data"]["network.yaml"], "kind: Network\nspec: {type: flat}\n");
+        assert_eq!(named(&objects, "Service", METRICS).data["spec"]["ports"][0]["port"], 9700);
+        let pods = &named(&objects, "Deployment", "atoll-controller").data["spec"]["template"];
+        assert_eq!(pods["metadata"]["annotations"]["prometheus.io/port"], "9700");
         let place = named(&objects, "ConfigMap", "atoll-api-server");
         assert_eq!(place.data["data"]["KUBERNETES_SERVICE_HOST"], "192.0.2.10");
         for (kind, name) in [("DaemonSet", "atoll-agent"), ("Deployment", "atoll-controller")] {
@@ -171,6 +238,36 @@ mod tests {
             let image = &workload.data["spec"]["template"]["spec"]["containers"][0]["image"];
             assert_eq!(image, "registry.test/atoll:2");
         }
+    }
+
+    #[test]
+    fn the_template_that_is_brought_gives_every_tenant_a_vpc() {
+        let objects = installation(&Settings::default()).unwrap();
+        let map = named(&objects, "ConfigMap", DEFAULT_NETWORK);
+        let text = map.data["data"]["network.yaml"].as_str().unwrap();
+        let template = atoll_model::intent::Template::Text(text.into());
+        let network = template.render(&"acme".parse().unwrap()).unwrap().unwrap();
+        assert_eq!((network.type_.as_str(), network.tenant.as_str()), ("vpc", "acme"));
+        assert_eq!(network.cidrs, ["10.0.0.0/16"]);
+    }
+
+    #[test]
+    fn without_template_and_metrics_nothing_of_them_is_brought() {
+        let nothing = || Some(String::new());
+        let settings = Settings {
+            default_network_template: nothing(),
+            metrics_address: nothing(),
+            ..Settings::default()
+        };
+        let objects = installation(&settings).unwrap();
+        let controller = arguments(&objects, "Deployment", "atoll-controller");
+        for wanted in ["--default-network-template-path=", "--metrics-address="] {
+            assert!(controller.contains(&wanted.to_owned()), "{controller:?}");
+        }
+        let is_left = |name| objects.iter().any(|object| object.name_any() == name);
+        assert!(!is_left(DEFAULT_NETWORK) && !is_left(METRICS));
+        let pods = &named(&objects, "Deployment", "atoll-controller").data["spec"]["template"];
+        assert!(pods["metadata"]["annotations"].is_null());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What an installation can be told, and where each word of it goes in the manifests.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use atoll_model::intent::Template;
 use atoll_types::{Cidr, InfraMode};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,34 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) flat_cidrs: Vec<Cidr>,
+    /// The ranges from which services of tenants that name none get addresses.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) service_cidrs: Vec<Cidr>,
+    /// A Network manifest from which each new tenant gets its network `default`, unless its own spec
+    /// says another; by default a vpc of 10.0.0.0/16. With an empty path tenants get none. The text is
+    /// kept, not the path.
+    #[arg(long = "default-network-template-path", value_name = "FILE", value_parser = template_in)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default_network_template: Option<String>,
+    /// Seconds that a freed address rests before another pod may get it, 30 by default.
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address_rest: Option<u64>,
+    /// Seconds that the addresses of a StatefulSet's pod that does not come again are kept, a day by
+    /// default.
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address_keep: Option<u64>,
+    /// Where the controllers' metrics are served on their nodes, 0.0.0.0:9641 by default; nowhere where
+    /// it is empty.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address_or_none)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics_address: Option<String>,
+    /// Ranges that no pod reaches outside, beside nodes and their podCIDRs.
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) egress_deny: Vec<Cidr>,
     /// The network of the nodes that pods of no tenant are handed to; by default the first that is
     /// not ours.
     #[arg(long, value_name = "NAME")]
@@ -93,6 +122,14 @@ impl Settings {
             cluster_domain: self.cluster_domain.or(before.cluster_domain),
             dns_upstream: either(self.dns_upstream, before.dns_upstream),
             flat_cidrs: either(self.flat_cidrs, before.flat_cidrs),
+            service_cidrs: either(self.service_cidrs, before.service_cidrs),
+            default_network_template: self
+                .default_network_template
+                .or(before.default_network_template),
+            address_rest: self.address_rest.or(before.address_rest),
+            address_keep: self.address_keep.or(before.address_keep),
+            metrics_address: self.metrics_address.or(before.metrics_address),
+            egress_deny: either(self.egress_deny, before.egress_deny),
             delegate: self.delegate.or(before.delegate),
             plain_network: either(self.plain_network, before.plain_network),
             plain_services: self.plain_services.or(before.plain_services),
@@ -111,6 +148,7 @@ impl Settings {
             ("--cluster-dns", joined(&self.cluster_dns)),
             ("--cluster-domain", self.cluster_domain.clone()),
             ("--dns-upstream", joined(&self.dns_upstream)),
+            ("--egress-deny", joined(&self.egress_deny)),
             ("--infra-mode", self.infra_mode.map(|mode| mode.to_string())),
         ];
         said(options)
@@ -118,7 +156,47 @@ impl Settings {
 
     /// What the controller is told.
     pub(crate) fn of_controller(&self) -> Options {
-        said([("--flat-cidrs", joined(&self.flat_cidrs))])
+        let no_template = self.template() == Some("");
+        said([
+            ("--dns-image", self.image.clone()),
+            ("--default-network-template-path", no_template.then(String::new)),
+            ("--flat-cidrs", joined(&self.flat_cidrs)),
+            ("--service-cidrs", joined(&self.service_cidrs)),
+            ("--address-rest", self.address_rest.map(|it| it.to_string())),
+            ("--address-keep", self.address_keep.map(|it| it.to_string())),
+            ("--metrics-address", self.metrics_address.clone()),
+        ])
+    }
+
+    /// The text of the template for default networks, where one was said; without any it is empty.
+    pub(crate) fn template(&self) -> Option<&str> {
+        self.default_network_template.as_deref()
+    }
+
+    /// The port of the metrics, where an address was said; without any it is none.
+    pub(crate) fn metrics_port(&self) -> Option<Option<u16>> {
+        let said = self.metrics_address.as_deref()?;
+        Some(said.parse::<SocketAddr>().ok().map(|address| address.port()))
+    }
+}
+
+/// The text of a template that gives a network; of an empty path, none.
+fn template_in(path: &str) -> Result<String, String> {
+    if path.is_empty() {
+        return Ok(String::new());
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let tenant = "tenant".parse().map_err(|error| format!("{error}"))?;
+    let template = Template::Text(text.clone());
+    template.render(&tenant).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn address_or_none(text: &str) -> Result<String, String> {
+    let wrong = |_| format!("{text:?} is not ADDRESS:PORT, such as 0.0.0.0:9641");
+    match text {
+        "" => Ok(String::new()),
+        text => text.parse::<SocketAddr>().map(|address| address.to_string()).map_err(wrong),
     }
 }
 
@@ -169,6 +247,35 @@ mod tests {
         let kept = Settings::default()
             .over(Settings { plain_services: Some(false), ..Settings::default() });
         assert_eq!(kept.plain_services, Some(false));
+    }
+
+    #[test]
+    fn a_template_is_read_and_tried_when_it_is_named_and_its_text_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let text = "kind: Network\nspec: {type: vpc, vpcID: {{tenant}}, cidrs: [10.0.0.0/16]}\n";
+        assert_eq!(template_in(&file("good", text)).unwrap(), text);
+        assert_eq!(template_in("").unwrap(), "");
+        let odd = template_in(&file("odd", "kind: Pod\nspec: {type: vpc}\n")).unwrap_err();
+        assert!(odd.contains("its kind is \"Pod\""), "{odd}");
+        let gone = template_in(folder.path().join("gone").to_str().unwrap()).unwrap_err();
+        assert!(gone.starts_with("cannot read it: "), "{gone}");
+    }
+
+    #[test]
+    fn metrics_are_at_an_address_or_nowhere_and_anything_else_is_refused() {
+        let port = |said: Option<&str>| {
+            let metrics_address = said.map(|text| address_or_none(text).unwrap());
+            Settings { metrics_address, ..Settings::default() }.metrics_port()
+        };
+        assert_eq!(port(None), None);
+        assert_eq!(port(Some("")), Some(None));
+        assert_eq!(port(Some("[::1]:9700")), Some(Some(9700)));
+        assert!(address_or_none("9641").unwrap_err().contains("ADDRESS:PORT"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn tests_hold(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours")?;
     let program = stage.lab_tests().context("give --lab-tests")?;
     cluster.load(&archive("tools"))?;
-    install::apply(stage)?;
+    install::apply_as_the_lab(stage)?;
     let passed = run(program, cluster.name())?;
     ensure!(passed == TESTS.len(), "{passed} of {} tests of the lab passed", TESTS.len());
     stage.atoll(&["uninstall", "--purge"]).map(drop)
