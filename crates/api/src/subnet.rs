@@ -21,6 +21,11 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Used", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     selectable = ".spec.network"
 )]
