@@ -250,3 +250,18 @@ pub enum NetworkPhase {
     /// Being deleted.
     Terminating,
 }
+
+impl NetworkPhase {
+    /// Whether a network that told this phase may tell `next` instead: nothing begins anew, and what
+    /// is being deleted stays so.
+    pub fn may_become(self, next: Self) -> bool {
+        use NetworkPhase::{Active, Failed, Initializing, Pending, Terminating};
+        match self {
+            Initializing => matches!(next, Pending | Active | Failed | Terminating),
+            Pending => matches!(next, Active | Failed | Terminating),
+            Active => matches!(next, Pending | Failed | Terminating),
+            Failed => matches!(next, Pending | Active | Terminating),
+            Terminating => false,
+        }
+    }
+}

@@ -103,3 +103,16 @@ pub enum SubnetPhase {
     /// Being deleted.
     Terminating,
 }
+
+impl SubnetPhase {
+    /// Whether a subnet that told this phase may tell `next` instead: what is being deleted stays so.
+    pub fn may_become(self, next: Self) -> bool {
+        use SubnetPhase::{Active, Failed, Pending, Terminating};
+        match self {
+            Pending => matches!(next, Active | Failed | Terminating),
+            Active => matches!(next, Pending | Failed | Terminating),
+            Failed => matches!(next, Pending | Active | Terminating),
+            Terminating => false,
+        }
+    }
+}

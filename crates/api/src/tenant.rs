@@ -160,3 +160,17 @@ pub enum TenantPhase {
     /// Being deleted.
     Terminating,
 }
+
+impl TenantPhase {
+    /// Whether a tenant that told this phase may tell `next` instead: once it is ready it stays so,
+    /// until it is deleted.
+    pub fn may_become(self, next: Self) -> bool {
+        use TenantPhase::{Active, Initializing, Pending, Terminating};
+        match self {
+            Initializing => matches!(next, Pending | Active | Terminating),
+            Pending => matches!(next, Active | Terminating),
+            Active => matches!(next, Terminating),
+            Terminating => false,
+        }
+    }
+}

@@ -79,12 +79,11 @@ pub(crate) fn network_phase(
     standing: api::NetworkPhase,
     wanted: api::NetworkPhase,
 ) -> api::NetworkPhase {
-    use api::NetworkPhase::{Initializing, Pending, Terminating};
-    match (standing, wanted) {
-        (Terminating, _) => Terminating,
-        (Initializing, Initializing) => Initializing,
-        (_, Initializing) => Pending,
-        (_, wanted) => wanted,
+    use api::NetworkPhase::{Pending, Terminating};
+    match standing {
+        _ if standing == wanted || standing.may_become(wanted) => wanted,
+        Terminating => Terminating,
+        _ => Pending,
     }
 }
 
@@ -151,6 +150,7 @@ mod tests {
             for (standing, wanted) in reached.iter().flat_map(|it| ALL.map(|wanted| (*it, wanted)))
             {
                 let told = network_phase(standing, wanted);
+                assert!(standing == told || standing.may_become(told), "{standing:?}, {told:?}");
                 let back = told == Initializing && standing != Initializing;
                 let risen = standing == Terminating && told != Terminating;
                 assert!(!back && !risen, "{standing:?} was followed by {told:?}");

@@ -46,9 +46,8 @@ impl World {
     fn report_tenant(&self, tenant: &Tenant, now: &Now) -> Decision {
         let network = default_network_name(tenant)
             .and_then(|name| Some((name.to_string(), self.network_named(&name)?)));
-        let was_active = tenant.status.as_ref().is_some_and(|s| s.phase == TenantPhase::Active);
         match network {
-            Some((name, network)) if !network.is_active() && !was_active => {
+            Some((name, network)) if !network.is_active() && !was_active(tenant) => {
                 let message = format!("waits for its default network {name} to become Active");
                 let verdict = Verdict::not_ready(Reason::InProgress, message);
                 self.set_tenant_status(tenant, TenantPhase::Pending, &verdict, now)
@@ -68,8 +67,8 @@ impl World {
     ) -> Decision {
         let target = Target::new(Kind::Tenant, &tenant.meta);
         let said = self.say(target, malformed.reason, &malformed.message);
-        let mut decision =
-            self.set_tenant_status(tenant, TenantPhase::Pending, &malformed.into(), now);
+        let phase = if was_active(tenant) { TenantPhase::Active } else { TenantPhase::Pending };
+        let mut decision = self.set_tenant_status(tenant, phase, &malformed.into(), now);
         decision.actions.extend(said);
         decision
     }
@@ -153,6 +152,11 @@ impl World {
         let target = Target::new(Kind::Tenant, &tenant.meta);
         Action::SetTenantStatus(target, Box::new(status)).into()
     }
+}
+
+/// A tenant that has been ready stays so: what it has serves on.
+fn was_active(tenant: &Tenant) -> bool {
+    tenant.status.as_ref().is_some_and(|status| status.phase == TenantPhase::Active)
 }
 
 fn own_default(name: &NetworkName, own: &api::DefaultNetwork) -> api::NetworkSpec {

@@ -185,6 +185,7 @@ impl Cluster {
 
     pub(crate) fn of_kind(&self, kind: Kind) -> Vec<&Object> {
         self.objects.values().filter(|object| object.kind() == kind).collect()
+        meta.generation = Some(1);
     }
 
     pub(crate) fn port(&self, namespace: &str, name: &str) -> Option<&api::Port> {
@@ -193,6 +194,7 @@ impl Cluster {
             other => panic!("{other:?} is no port"),
         }
     }
+        object.meta_mut().generation = object.meta().generation.map(|it| it + 1);
 
     pub(crate) fn network(&self, name: &str) -> &api::Network {
         match &self.objects[&Key::new(Kind::Network, ObjectName::cluster(name))] {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use atoll_api::{NetworkPhase, Port, PortPhase, PortSpec};
+use atoll_api::{Port, PortPhase, PortSpec};
 use atoll_model::intent::{Kind, Template};
 use atoll_model::{Key, Settings};
 use proptest::prelude::*;
@@ -15,6 +15,7 @@ use crate::controller::{Controller, KINDS};
 use crate::interfaces::asking;
 use crate::kept::{made_beforehand, stateful};
 use crate::networks::network;
+use crate::phases::Phases;
 use crate::pods::pod;
 use crate::services::service;
 use crate::tenants::{key, namespace, tenant};
@@ -88,8 +89,8 @@ pub(crate) fn restless() -> Settings {
 pub(crate) struct History {
     pub(crate) cluster: Cluster,
     controllers: Vec<Controller>,
-    /// The last phase that was seen of each incarnation of a network.
-    pub(crate) phases: BTreeMap<String, NetworkPhase>,
+    /// What was told of everything.
+    pub(crate) phases: Phases,
     /// Ports as they were last seen.
     pub(crate) ports: BTreeMap<Key, Port>,
     /// How much of the log was looked at.
@@ -104,7 +105,7 @@ impl History {
         let start =
             || Controller::start_with(&cluster, &Template::None, restless(), Duration::ZERO);
         let controllers = vec![start(), start()];
-        let (phases, ports) = (BTreeMap::new(), BTreeMap::new());
+        let (phases, ports) = (Phases::default(), BTreeMap::new());
         History { cluster, controllers, phases, ports, checked: 0 }
     }
 

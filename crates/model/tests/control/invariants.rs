@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use atoll_api::{ClaimHolder, NetworkPhase, Port, PortPhase, SubnetPhase};
+use atoll_api::{ClaimHolder, Port, PortPhase, SubnetPhase};
 use atoll_model::Key;
 use atoll_model::intent::{Kind, ObjectName, Thing, holder_of_port};
 use atoll_types::{Cidr, NetAddr, NetworkId};
@@ -24,11 +24,10 @@ impl History {
             }
         }
         for position in self.checked..self.cluster.log.len() {
-            match self.cluster.log[position].clone() {
-                Message::There(object) => {
-                    self.check_phase(&object);
-                    self.note_port(&object);
-                }
+            let message = self.cluster.log[position].clone();
+            self.phases.hear(&message);
+            match message {
+                Message::There(object) => self.note_port(&object),
                 Message::Gone(key, _) => self.check_end(&key),
             }
         }
@@ -47,20 +46,6 @@ impl History {
     fn check_end(&mut self, gone: &Key) {
         let Some(port) = self.ports.remove(gone) else { return };
         assert!(!self.pod_lives(&port), "{} lost its port", port.spec.pod);
-    }
-
-    /// No phase goes back to the beginning, and none leaves Terminating.
-    fn check_phase(&mut self, object: &Object) {
-        let Object::Network(network) = object else { return };
-        let Some(status) = &network.status else { return };
-        let incarnation = network.metadata.uid.clone().unwrap();
-        let before = self.phases.insert(incarnation, status.phase);
-        let legal = match before {
-            None => true,
-            Some(NetworkPhase::Terminating) => status.phase == NetworkPhase::Terminating,
-            Some(before) => status.phase == before || status.phase != NetworkPhase::Initializing,
-        };
-        assert!(legal, "{before:?} was followed by {:?}", status.phase);
     }
 
     /// What must hold when nothing is left to do.

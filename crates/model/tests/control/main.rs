@@ -18,6 +18,7 @@ mod killed;
 mod local_balancers;
 mod networks;
 mod outside_history;
+mod phases;
 mod pods;
 mod properties;
 mod providers;

@@ -119,6 +119,18 @@ fn a_malformed_template_is_said_once_and_used_when_it_is_right() {
 }
 
 #[test]
+fn a_tenant_that_is_active_stays_so_while_the_template_is_malformed_and_says_what_is_wrong() {
+    let mut scene = Scene::new();
+    scene.create(tenant("acme", &[]));
+    let touched = scene.controller.world.observe_template(text("kind: Pod"));
+    scene.controller.look_at(touched);
+    scene.settle();
+    let status = scene.cluster.tenant("acme").status.clone().unwrap();
+    assert_eq!(status.phase, TenantPhase::Active);
+    assert!(message(&status.conditions).contains("no Network manifest"));
+}
+
+#[test]
 fn a_default_network_that_cannot_be_is_said_and_not_made() {
     let mut scene = Scene::new();
     scene.create(tenant("acme", &["10.0.0.0/99"]));
