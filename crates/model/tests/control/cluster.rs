@@ -86,6 +86,26 @@ impl Object {
         }
     }
 
+    /// All that it says.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let json = match self {
+            Object::Tenant(object) => serde_json::to_value(object),
+            Object::Network(object) => serde_json::to_value(object),
+            Object::Subnet(object) => serde_json::to_value(object),
+            Object::Port(object) => serde_json::to_value(object),
+            Object::Claim(object) => serde_json::to_value(object),
+            Object::Namespace(object) => serde_json::to_value(object),
+            Object::Pod(object) => serde_json::to_value(object),
+            Object::Service(object) => serde_json::to_value(object),
+            Object::Role(object) => serde_json::to_value(object),
+            Object::Pool(object) => serde_json::to_value(object),
+            Object::Node(object) => serde_json::to_value(object),
+            Object::Type(object) => serde_json::to_value(object),
+            Object::Slice(object) => serde_json::to_value(object),
+        };
+        json.unwrap()
+    }
+
     pub(crate) fn key(&self) -> Key {
         let meta = self.meta();
         let name = ObjectName::inside(
@@ -165,6 +185,7 @@ impl Cluster {
         let number = self.next();
         let meta = object.meta_mut();
         meta.uid = Some(format!("uid-{number}"));
+        meta.generation = Some(1);
         meta.creation_timestamp = Some(Time(Timestamp::from_second(number as i64).unwrap()));
         Ok(self.write(object))
     }
@@ -173,6 +194,7 @@ impl Cluster {
     pub(crate) fn change(&mut self, key: &Key, change: impl FnOnce(&mut Object)) {
         let mut object = self.objects[key].clone();
         change(&mut object);
+        object.meta_mut().generation = object.meta().generation.map(|it| it + 1);
         self.write(object);
     }
 
@@ -185,7 +207,6 @@ impl Cluster {
 
     pub(crate) fn of_kind(&self, kind: Kind) -> Vec<&Object> {
         self.objects.values().filter(|object| object.kind() == kind).collect()
-        meta.generation = Some(1);
     }
 
     pub(crate) fn port(&self, namespace: &str, name: &str) -> Option<&api::Port> {
@@ -194,7 +215,6 @@ impl Cluster {
             other => panic!("{other:?} is no port"),
         }
     }
-        object.meta_mut().generation = object.meta().generation.map(|it| it + 1);
 
     pub(crate) fn network(&self, name: &str) -> &api::Network {
         match &self.objects[&Key::new(Kind::Network, ObjectName::cluster(name))] {

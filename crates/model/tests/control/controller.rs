@@ -84,6 +84,11 @@ impl Controller {
         self.queue.extend(touched);
     }
 
+    /// Takes all news for read, whether it heard them or not.
+    pub(crate) fn skip_news(&mut self, cluster: &Cluster) {
+        self.read.values_mut().for_each(|position| *position = cluster.log.len());
+    }
+
     /// Reads the next message of a kind; says whether there was one.
     pub(crate) fn read_next(&mut self, cluster: &Cluster, kind: Kind) -> bool {
         let position = self.read[&kind];

@@ -25,3 +25,4 @@ mod providers;
 mod scale;
 mod services;
 mod tenants;
+mod two_tenants;

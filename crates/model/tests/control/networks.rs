@@ -23,7 +23,7 @@ pub(crate) fn typed_network(name: &str, type_: &str, vpc: Option<&str>, cidrs: &
     Object::Network(api::Network::new(name, spec))
 }
 
-fn subnet(name: &str, network: &str, cidr: &str) -> Object {
+pub(crate) fn subnet(name: &str, network: &str, cidr: &str) -> Object {
     let spec = api::SubnetSpec { network: network.into(), cidr: cidr.into(), ..Default::default() };
     Object::Subnet(api::Subnet::new(name, spec))
 }

@@ -1,12 +1,15 @@
 //! Whatever happens, in whatever order it is heard, whoever is killed: no address twice, nothing
 //! forgotten.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use atoll_model::Key;
 use atoll_model::intent::Template;
 use proptest::prelude::*;
+use serde_json::Value;
 
-use crate::cluster::{Cluster, Message};
+use crate::cluster::{Cluster, Message, Object};
 use crate::controller::Controller;
 use crate::history::{History, restless, step};
 
@@ -33,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_news_in_any_order_lead_to_the_same_decisions(
+    fn the_same_news_in_any_order_lead_to_the_same_decisions_and_to_the_same_end(
         steps in prop::collection::vec(step(), 0..150),
         order in any::<prop::sample::Index>(),
         doubled in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
@@ -49,6 +52,8 @@ proptest! {
             shuffled.push(message);
         }
         prop_assert_eq!(decisions(&shuffled), straight);
+        let straight = end(&history.cluster, &history.cluster.log);
+        prop_assert_eq!(end(&history.cluster, &shuffled), straight);
     }
 
     #[test]
@@ -64,11 +69,45 @@ proptest! {
     }
 }
 
-/// What a controller that heard these news, and did nothing yet, would do about each object.
-fn decisions(news: &[Message]) -> Vec<String> {
+/// What is there in the end, when a controller that heard these news has done all that it wants to.
+fn end(cluster: &Cluster, news: &[Message]) -> BTreeMap<Key, Value> {
+    let mut cluster = cluster.clone();
+    let mut controller = heard(news);
+    controller.skip_news(&cluster);
+    for _ in 0..8 {
+        controller.wait(&mut cluster, Duration::from_secs(10));
+    }
+    cluster.objects.iter().map(|(key, object)| (key.clone(), contents(object))).collect()
+}
+
+/// What an object says, without marks that differ from one incarnation to the next.
+fn contents(object: &Object) -> Value {
+    let mut value = object.json();
+    forget(&mut value);
+    value
+}
+
+fn forget(value: &mut Value) {
+    const MARKS: [&str; 4] = ["uid", "resourceVersion", "creationTimestamp", "lastTransitionTime"];
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !MARKS.contains(&name.as_str()));
+            fields.values_mut().for_each(forget);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn heard(news: &[Message]) -> Controller {
     let cluster = Cluster::default();
     let mut controller =
         Controller::start_with(&cluster, &Template::None, restless(), Duration::ZERO);
     news.iter().for_each(|message| controller.hear(message.clone()));
-    controller.intentions()
+    controller
+}
+
+/// What a controller that heard these news, and did nothing yet, would do about each object.
+fn decisions(news: &[Message]) -> Vec<String> {
+    heard(news).intentions()
 }
