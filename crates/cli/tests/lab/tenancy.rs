@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::balancers::signal;
 use crate::documents::{pod, tenant, yaml};
 use crate::fixture::{Lab, await_condition};
 use crate::several_networks::server;
@@ -189,6 +190,32 @@ fn a_pod_gets_the_subnet_and_address_that_it_asks_for_or_hears_which_it_cannot_h
     lab.kubectl(&["delete", "pod", "-n", "asker", "first"]).good();
     running(&lab, "asker", "second");
     assert_eq!(address(&lab, "asker", "second"), "10.0.9.7", "it waited for it");
+}
+
+#[test]
+fn a_node_that_does_not_acknowledge_a_network_is_named_until_it_does() {
+    let lab = Lab::up(2);
+    lab.apply(&tenant("slow")).good();
+    phase(&lab, "slow.default", "Active");
+    let programmed = |wanted: &[&str]| {
+        let condition = "{.status.conditions[?(@.type=='Programmed')]";
+        let path = format!(
+            "{condition}.status}} {condition}.message}} {{.status.nodes.ready}}/{{.status.nodes.total}}"
+        );
+        field(&lab, &["network", "slow.default"], &path, |it| {
+            wanted.iter().all(|word| it.contains(word))
+        });
+    };
+    let agent = lab.agent_pid("node2").expect("the agent runs");
+    signal(agent, "-STOP");
+    let (none, on) = (json!({}), |node: &str| format!("slow/on-{node}"));
+    lab.apply(&yaml(&["node1", "node2"].map(|node| pod(&on(node), node, &none, &none)))).good();
+    running(&lab, "slow", "on-node1");
+    programmed(&["False", "not yet: node2", "1/2"]);
+    signal(agent, "-CONT");
+    running(&lab, "slow", "on-node2");
+    programmed(&["True", "2 of 2 nodes", "2/2"]);
+    lab.reach("slow/on-node1", "tcp", &server(&address(&lab, "slow", "on-node2"))).good();
 }
 
 #[test]

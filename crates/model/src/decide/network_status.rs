@@ -4,7 +4,7 @@ use atoll_api::{self as api, ConditionType, NetworkPhase, Reason};
 use atoll_types::NetworkId;
 
 use crate::action::{Action, Decision, Target};
-use crate::conditions::{Verdict, conditions, network_phase, with_condition};
+use crate::conditions::{Verdict, conditions, named, network_phase, with_condition};
 use crate::intent::{Kind, Network, NetworkPlan};
 use crate::world::{Hosts, Now, World};
 
@@ -18,9 +18,12 @@ impl World {
             "{} of {} nodes with pods of it have attached them all",
             nodes.ready, nodes.total
         );
-        let verdict = match nodes.ready == nodes.total {
-            true => Verdict::ready(message),
-            false => Verdict::not_ready(Reason::InProgress, message),
+        let verdict = match hosts.map(Hosts::unready).filter(|unready| !unready.is_empty()) {
+            None => Verdict::ready(message),
+            Some(unready) => {
+                let message = format!("{message}; not yet: {}", named(unready.into_iter()));
+                Verdict::not_ready(Reason::InProgress, message)
+            }
         };
         (nodes, verdict)
     }
