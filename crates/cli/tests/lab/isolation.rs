@@ -1,7 +1,8 @@
 //! Two tenants, the same addresses, three nodes: each reaches its own and nobody else's.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::documents::{nics, pod, tenant, yaml};
 use crate::fixture::{Lab, atoll, await_condition};
 
 #[test]
@@ -54,6 +55,37 @@ fn equal_five_tuples_of_both_tenants_at_once_each_reach_their_own() {
             assert_eq!(answer["peer"], "10.0.0.5:40001", "{protocol}");
         }
     }
+}
+
+/// The answer to an SCTP packet does not say whose it is, so whom a client must not reach has an address
+/// that only the other tenant has.
+#[test]
+fn sctp_too_reaches_ones_own_on_the_node_and_across_and_nobody_else() {
+    let lab = Lab::up(2);
+    for (name, solo) in [("acme", 21), ("globex", 22)] {
+        let on =
+            |pod: &str, node: &str, last: u8| server_of_sctp(&format!("{name}/{pod}"), node, last);
+        let pods = [on("web", "node1", 5), on("near", "node1", 6), on("far", "node2", 7)];
+        let alone = [on("solo-near", "node1", solo), on("solo-far", "node2", solo + 10)];
+        lab.apply(&(tenant(name) + &yaml(&pods) + &yaml(&alone))).good();
+    }
+    lab.wait_for_pods();
+    for (tenant, own, foreign) in [("acme", [21, 31], [22, 32]), ("globex", [22, 32], [21, 31])] {
+        let web = format!("{tenant}/web");
+        for last in [6, 7].into_iter().chain(own) {
+            lab.reach(&web, "sctp", &format!("10.0.0.{last}:8080")).good();
+        }
+        for last in foreign {
+            lab.connect(&web, "sctp", &format!("10.0.0.{last}:8080")).bad();
+        }
+    }
+    assert!(lab.drops(Some("acme.default"), "no-endpoint") > 0, "what went to nobody was counted");
+}
+
+fn server_of_sctp(name: &str, node: &str, last: u8) -> Value {
+    let mut server = pod(name, node, &json!({}), &nics("default", last));
+    server["spec"]["containers"][0]["command"] = json!(["atoll", "toolbox", "serve", "--sctp"]);
+    server
 }
 
 #[test]

@@ -193,6 +193,63 @@ fn a_pod_gets_the_subnet_and_address_that_it_asks_for_or_hears_which_it_cannot_h
 }
 
 #[test]
+fn a_pod_gets_the_mac_and_the_name_of_its_interface_that_it_asks_for() {
+    let lab = Lab::shared();
+    let wanted = [("eth0", "0a:99:00:00:00:42"), ("front0", "0a:99:00:00:00:43")];
+    let nics = json!([{"mac": wanted[0].1}, {"mac": wanted[1].1, "name": "front0"}]);
+    lab.apply(&(tenant("named") + &yaml(&[asking("named/asks", &nics), plain("named/client")])))
+        .good();
+    lab.wait_for_pods_of("named");
+    let network_status = r"{.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}";
+    let told = field(&lab, &["pod", "-n", "named", "asks"], network_status, |it| !it.is_empty());
+    let told: Value = serde_json::from_str(&told).unwrap();
+    for (position, (name, mac)) in wanted.into_iter().enumerate() {
+        let link = lab.exec("named/asks", &["ip", "-o", "link", "show", name]).good();
+        assert!(link.contains(mac), "{link}");
+        let told = &told[position];
+        assert_eq!((&told["interface"], &told["mac"]), (&json!(name), &json!(mac)));
+        lab.reach("named/client", "tcp", &server(told["ips"][0].as_str().unwrap())).good();
+    }
+    lab.exec("named/asks", &["ip", "link", "show", "net1"]).bad();
+}
+
+#[test]
+fn a_subnet_gives_of_its_pools_and_neither_its_gateway_nor_what_is_excluded() {
+    let lab = Lab::shared();
+    let subnet = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Subnet",
+        "metadata": {"name": "pooled.default.web"},
+        "spec": {"network": "pooled.default", "cidr": "10.0.9.0/28", "gateway": "10.0.9.14",
+                 "excluded": ["10.0.9.3"], "pools": ["10.0.9.2-10.0.9.4", "10.0.9.13-10.0.9.14"]}});
+    lab.apply(&(tenant("pooled") + &yaml(&[subnet]))).good();
+    let counts = |wanted: &str| {
+        let path = "{.status.used} {.status.free}";
+        field(&lab, &["subnet", "pooled.default.web"], path, |it| it == wanted);
+    };
+    counts("0 3");
+    let web = json!([{"subnet": "web"}]);
+    let pods = [1, 2, 3].map(|number| asking(&format!("pooled/web-{number}"), &web));
+    lab.apply(&yaml(&pods)).good();
+    lab.wait_for_pods_of("pooled");
+    let mut given = [1, 2, 3].map(|number| address(&lab, "pooled", &format!("web-{number}")));
+    given.sort();
+    assert_eq!(given, ["10.0.9.13", "10.0.9.2", "10.0.9.4"]);
+    counts("3 0");
+    lab.reach("pooled/web-1", "tcp", &server(&address(&lab, "pooled", "web-2"))).good();
+    let place = |ip: &str| json!([{"subnet": "web", "ip": ip}]);
+    lab.apply(&yaml(&[
+        asking("pooled/excluded", &place("10.0.9.3")),
+        asking("pooled/gateway", &place("10.0.9.14")),
+        asking("pooled/late", &web),
+    ]))
+    .good();
+    said(&lab, "pooled", "excluded", "address 10.0.9.3 is reserved in subnet");
+    said(&lab, "pooled", "gateway", "address 10.0.9.14 is reserved in subnet");
+    said(&lab, "pooled", "late", "no free address");
+    let columns = lab.kubectl(&["get", "subnet", "pooled.default.web"]).good();
+    assert!(columns.contains("SubnetExhausted"), "who lists subnets sees it: {columns}");
+}
+
+#[test]
 fn a_node_that_does_not_acknowledge_a_network_is_named_until_it_does() {
     let lab = Lab::up(2);
     lab.apply(&tenant("slow")).good();

@@ -12,7 +12,7 @@ use crate::stage::{Stage, archive};
 /// Those that ask nothing of a lab but pods on nodes. The others are about the lab itself, open
 /// files of it, bring what a real API refuses, or end agents more often than a kubelet is willing
 /// to start them again.
-const TESTS: [&str; 28] = [
+const TESTS: [&str; 29] = [
     "bad_input::a_pod_of_a_network_that_does_not_exist_waits_and_then_starts",
     "bad_input::an_overlap_inside_a_vpc_is_named_and_one_between_vpcs_is_fine",
     "bad_input::ranges_that_cannot_be_are_refused_with_the_reason",
@@ -20,6 +20,7 @@ const TESTS: [&str; 28] = [
     "infra::a_service_is_reached_by_the_tenants_it_is_exported_to_and_by_nobody_else",
     "isolation::a_pod_that_takes_another_address_or_mac_reaches_nobody_and_is_counted",
     "isolation::equal_five_tuples_of_both_tenants_at_once_each_reach_their_own",
+    "isolation::sctp_too_reaches_ones_own_on_the_node_and_across_and_nobody_else",
     "names::a_dedicated_network_is_answered_by_its_own_pods_and_no_more_by_the_agent",
     "names::a_network_is_answered_at_its_own_dns_address_and_asks_its_own_upstreams_or_nobody",
     "names::a_tenants_own_dns_takes_over_in_its_network_alone_and_without_it_the_agent_answers_again",
