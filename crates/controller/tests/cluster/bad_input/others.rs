@@ -79,3 +79,19 @@ async fn each_field_of_a_type_that_is_wrong_is_refused_by_its_name() {
     let table = Table { kind: "NetworkType", right, wrong, change };
     table.check::<atoll_api::NetworkType>().await;
 }
+
+/// People read claims and write none; what is wrong of one is a fault of a controller, and refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_field_of_a_claim_that_is_wrong_is_refused_by_its_name() {
+    let holder = json!({"kind": "Service", "namespace": "shop", "name": "web", "uid": "u-1"});
+    let spec = json!({"holder": holder, "network": "acme.default", "node": "node1"});
+    let right = vec![object("Claim", "outside.192.0.2.1", &spec)];
+    let wrong: Vec<Wrong> = vec![
+        (0, "/spec/holder", json!("shop/web"), "must be"),
+        (0, "/spec/holder/name", json!(7), "must be"),
+        (0, "/spec/node", json!(["node1"]), "must be"),
+        (0, "/spec", Value::Null, "spec"),
+    ];
+    let table = Table { kind: "Claim", right, wrong, change: Vec::new() };
+    table.check::<atoll_api::Claim>().await;
+}
