@@ -13,23 +13,23 @@ use socket2::{Domain, Socket, Type};
 use crate::threats::{Player, Stage};
 
 /// Of every client and of every server.
-const PORTS: (u16, u16) = (7001, 7002);
+pub(crate) const PORTS: (u16, u16) = (7001, 7002);
 const PATIENCE: Duration = Duration::from_secs(60);
-const ACK: u8 = 0x10;
+pub(crate) const ACK: u8 = 0x10;
 const RST: u8 = 0x04;
 
 /// One of a pod's addresses.
-type Family = fn(&Face) -> IpAddr;
-const FAMILIES: [Family; 2] = [|face| face.ip.into(), |face| face.ipv6.into()];
+pub(crate) type Family = fn(&Face) -> IpAddr;
+pub(crate) const FAMILIES: [Family; 2] = [|face| face.ip.into(), |face| face.ipv6.into()];
 
 /// An open connection, with both its ends.
-struct Flow {
+pub(crate) struct Flow {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Flow {
-    fn open([client, server]: [&Player; 2], family: Family) -> Flow {
+    pub(crate) fn open([client, server]: [&Player; 2], family: Family) -> Flow {
         let to = SocketAddr::new(family(&server.face), PORTS.1);
         let from = SocketAddr::new(family(&client.face), PORTS.0);
         let listener = server.namespace.run(|| TcpListener::bind(to).unwrap());
@@ -49,7 +49,7 @@ impl Flow {
     }
 
     /// A word there and back.
-    fn goes_on(&mut self, word: &[u8]) {
+    pub(crate) fn goes_on(&mut self, word: &[u8]) {
         let mut heard = vec![0; word.len()];
         self.client.write_all(word).unwrap();
         self.server.read_exact(&mut heard).unwrap();
@@ -59,7 +59,7 @@ impl Flow {
     }
 
     /// The client ends it with a reset, and the server hears of it.
-    fn break_off(mut self) {
+    pub(crate) fn break_off(mut self) {
         let client = Socket::from(self.client);
         client.set_linger(Some(Duration::ZERO)).unwrap();
         drop(client);
