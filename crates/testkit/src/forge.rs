@@ -172,6 +172,29 @@ pub fn datagram(ports: (u16, u16), content: &[u8]) -> Vec<u8> {
     [&fields, content].concat()
 }
 
+/// The same with its checksum, as who receives it over IPv6 asks for.
+pub fn summed_datagram((from, to): (IpAddr, IpAddr), ports: (u16, u16), content: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(8 + content.len()).expect("a frame that can be");
+    let header = etherparse::UdpHeader {
+        source_port: ports.0,
+        destination_port: ports.1,
+        length: size,
+        checksum: 0,
+    };
+    let sum = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            header.calc_checksum_ipv4_raw(from.octets(), to.octets(), content)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            header.calc_checksum_ipv6_raw(from.octets(), to.octets(), content)
+        }
+        _ => panic!("addresses of two families"),
+    };
+    let mut datagram = datagram(ports, content);
+    datagram[6..8].copy_from_slice(&sum.expect("a frame that can be").to_be_bytes());
+    datagram
+}
+
 /// An ICMP error of this type and code that quotes a packet, given as a frame.
 pub fn icmp_error(kind: u8, code: u8, quoted: &[u8]) -> Vec<u8> {
     [&[kind, code, 0, 0, 0, 0, 5, 0][..], &quoted[IP..]].concat()

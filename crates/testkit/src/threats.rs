@@ -2,7 +2,7 @@
 //! reach nobody, under which reason it must be counted, and beside it what an honest pod does, which
 //! must arrive.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_abi::DropReason::{
     self, IcmpRedirect, Malformed, Multicast, NoConnection, NoEndpoint, OverlappingFragment,
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-/// Who plays: an attacker, two pods of its network, one of another, and where the nodes are.
+/// Who plays: an attacker, two pods of its network, one of another, and where nodes and services are.
 #[derive(Clone, Debug)]
 pub struct Cast {
     /// The pod that lies.
@@ -70,8 +70,10 @@ pub struct Cast {
     pub foreign: Face,
     /// The number of that network.
     pub foreign_network: u32,
-    /// The nodes' addresses.
-    pub nodes: Vec<Ipv4Addr>,
+    /// The nodes' addresses, of each family that they have.
+    pub nodes: Vec<IpAddr>,
+    /// Addresses of services, those of the attacker's own tenant among them.
+    pub services: Vec<IpAddr>,
     /// The tunnel's port.
     pub tunnel_port: u16,
 }
@@ -79,6 +81,12 @@ pub struct Cast {
 /// The address of a pod in the family of `origin`.
 fn address_like(face: &Face, origin: Origin) -> IpAddr {
     if origin.ip.is_ipv4() { face.ip.into() } else { face.ipv6.into() }
+}
+
+/// Of these addresses, those in the family of `origin`.
+fn like(addresses: &[IpAddr], origin: Origin) -> impl Iterator<Item = IpAddr> {
+    let is_alike = move |it: &&IpAddr| it.is_ipv4() == origin.ip.is_ipv4();
+    addresses.iter().filter(is_alike).copied()
 }
 
 /// The same packet with another source address.
@@ -127,13 +135,16 @@ impl Cast {
     fn foreign_sources(&self, own: Origin) -> Vec<IpAddr> {
         let others = [&self.near, &self.far, &self.foreign].map(|face| address_like(face, own));
         let others = others.into_iter().filter(|other| *other != own.ip);
-        let rest = if own.ip.is_ipv4() {
-            let nodes = self.nodes.iter().map(|node| IpAddr::from(*node));
-            nodes.chain([GATEWAY_V4.into(), ip("10.96.0.1"), ip("127.0.0.1")]).collect()
+        let nobodys = if own.ip.is_ipv4() {
+            [GATEWAY_V4.into(), ip("127.0.0.1"), Ipv4Addr::UNSPECIFIED.into()]
         } else {
-            vec![GATEWAY_V6.into(), ip("::1"), ip("::")]
+            [GATEWAY_V6.into(), ip("::1"), Ipv6Addr::UNSPECIFIED.into()]
         };
-        others.chain(rest).collect()
+        others
+            .chain(like(&self.nodes, own))
+            .chain(like(&self.services, own))
+            .chain(nobodys)
+            .collect()
     }
 
     fn sources(&self, own: Origin, victim: Origin) -> Row {
@@ -155,7 +166,6 @@ impl Cast {
         let all = "ff02::1".parse().expect("an address");
         let solicitation = forge::nd(135, GATEWAY_V6, mac);
         let claim = forge::nd(136, near.ipv6, mac);
-        let offer = packet(pod.v4(), ip("255.255.255.255"), 17, &datagram((67, 68), b""));
         let forged = vec![
             (SpoofedMac, mac_of(&near, honest.clone())),
             (SpoofedArp, forge::arp(pod, 1, (mac, near.ip), near.ip)),
@@ -163,17 +173,35 @@ impl Cast {
             (UnwantedArp, forge::arp(pod, 2, (mac, pod.ip), near.ip)),
             (SpoofedNd, forge::icmp6(pod, (near.ipv6, all), &solicitation)),
             (UnwantedNd, forge::icmp6(pod, (pod.ipv6, all), &claim)),
-            (Multicast, offer),
         ];
-        Row { number: 2, forged, honest: vec![honest] }
+        let forged = forged.into_iter().chain(self.leases()).collect();
+        let ports = if own.ip.is_ipv4() { (67, 68) } else { (547, 546) };
+        let offer = packet(own, victim.ip, 17, &datagram(ports, b""));
+        Row { number: 2, forged, honest: vec![honest, offer] }
+    }
+
+    /// What clients and servers of DHCP say to everybody. No server ever hears of a client, so that an offer to
+    /// one pod alone is a datagram like any other, which nobody waits for.
+    fn leases(&self) -> Vec<(DropReason, Vec<u8>)> {
+        let pod = self.attacker;
+        let nobody = Origin { face: pod, ip: Ipv4Addr::UNSPECIFIED.into() };
+        let near_by = Origin { face: pod, ip: ip("fe80::5") };
+        let (discover, offer) = (datagram((68, 67), b""), datagram((67, 68), b""));
+        let (solicit, advertise) = (datagram((546, 547), b""), datagram((547, 546), b""));
+        let (everybody, servers) = (ip("255.255.255.255"), ip("ff02::1:2"));
+        vec![
+            (SpoofedAddress, packet(nobody, everybody, 17, &discover)),
+            (Multicast, packet(pod.v4(), everybody, 17, &discover)),
+            (Multicast, packet(pod.v4(), everybody, 17, &offer)),
+            (SpoofedAddress, packet(near_by, servers, 17, &solicit)),
+            (Multicast, packet(pod.v6(), servers, 17, &solicit)),
+            (Multicast, packet(pod.v6(), ip("ff02::1"), 17, &advertise)),
+        ]
     }
 
     fn routers(&self, victim: Origin) -> Row {
-        let (pod, near) = (self.attacker, self.near.ipv6);
-        let advertisement = [&[134, 0, 0, 0, 64, 0, 0xff, 0xff][..], &[0; 8]].concat();
-        let all = "ff02::1".parse().expect("an address");
-        let forged = [(pod.ipv6, all), (pod.ipv6, near), (GATEWAY_V6, near)]
-            .map(|ends| (UnwantedNd, forge::icmp6(pod, ends, &advertisement)));
+        let pod = self.attacker;
+        let forged = advertisements(&pod, self.near.ipv6).map(|frame| (UnwantedNd, frame));
         let ping = [128, 0, 0, 0, 0, 1, 0, 1];
         let honest = packet(pod.v6(), victim.face.ipv6.into(), 58, &ping);
         Row { number: 3, forged: forged.into(), honest: vec![honest] }
@@ -183,11 +211,20 @@ impl Cast {
         let inner = udp(own, address_like(&self.foreign, own));
         let carried = forge::vxlan(self.foreign_network, &inner);
         let tunnelled = datagram((self.tunnel_port, self.tunnel_port), &carried);
-        let targets = self.nodes.iter().map(|node| IpAddr::from(*node)).chain([ip("127.0.0.1")]);
-        let to = |to| (NoEndpoint, packet(self.attacker.v4(), to, 17, &tunnelled));
+        let itself = ip(if own.ip.is_ipv4() { "127.0.0.1" } else { "::1" });
+        let targets = like(&self.nodes, own).chain([itself]);
+        let to = |to| (NoEndpoint, packet(own, to, 17, &tunnelled));
         let honest = vec![packet(own, victim.ip, 17, &tunnelled)];
         Row { number: 4, forged: targets.map(to).collect(), honest }
     }
+}
+
+/// What a pod says as if it were a router: to everybody, to one pod, and as the gateway.
+pub fn advertisements(pod: &Face, near: Ipv6Addr) -> [Vec<u8>; 3] {
+    let advertisement = [&[134, 0, 0, 0, 64, 0, 0xff, 0xff][..], &[0; 8]].concat();
+    let all = "ff02::1".parse().expect("an address");
+    [(pod.ipv6, all), (pod.ipv6, near), (GATEWAY_V6, near)]
+        .map(|ends| forge::icmp6(*pod, ends, &advertisement))
 }
 
 fn parts(own: Origin, victim: Origin) -> Row {

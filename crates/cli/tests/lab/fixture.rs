@@ -103,10 +103,19 @@ impl Lab {
             let (name, kubeconfig) = (real.name(), real.kubeconfig());
             return Lab { name, kubeconfig, folder, real: Some(real) };
         }
-        let name = unique_name();
-        let mut lab = Lab { name, kubeconfig: PathBuf::new(), folder, real: None };
-        let up = ["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()];
-        atoll(&[&up, options].concat()).good();
+        Lab::start(Path::new(ATOLL), nodes, options, folder)
+    }
+
+    /// The same, run by a program of the test's own.
+    pub(crate) fn up_from(program: &Path, nodes: u8) -> Lab {
+        Lab::start(program, nodes, &[], tempfile::tempdir().unwrap())
+    }
+
+    fn start(program: &Path, nodes: u8, options: &[&str], folder: tempfile::TempDir) -> Lab {
+        let mut lab = Lab { name: unique_name(), kubeconfig: PathBuf::new(), folder, real: None };
+        let mut up = Command::new(program);
+        up.args(["lab", "up", "--name", &lab.name, "--nodes", &nodes.to_string()]).args(options);
+        Said::from(up.stdin(Stdio::null()).output().unwrap()).good();
         lab.kubeconfig = atoll(&["lab", "kubeconfig", "--name", &lab.name]).good().trim().into();
         lab
     }

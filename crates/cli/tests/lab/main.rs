@@ -40,6 +40,7 @@ mod several_networks;
 mod tenancy;
 mod tenants;
 mod threats;
+mod threats_by_kind;
 mod threats_to_doors;
 mod threats_to_flows;
 mod threats_to_names;

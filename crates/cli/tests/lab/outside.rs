@@ -92,7 +92,7 @@ pub(crate) fn entered(lab: &Lab, node: &str, port: u16) -> Option<(String, Strin
 }
 
 /// Says how the pods of a tenant reach the outside.
-fn set_egress(lab: &Lab, tenant: &str, mode: &str) {
+pub(crate) fn set_egress(lab: &Lab, tenant: &str, mode: &str) {
     let patch = json!({"spec": {"egress": {"mode": mode, "addresses": null}}}).to_string();
     let network = format!("{tenant}.default");
     lab.kubectl(&["patch", "network", &network, "--type=merge", "-p", &patch]).good();

@@ -2,7 +2,11 @@
 //! another: nothing reaches a victim, each drop is counted by name, also while agents come and go.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -11,18 +15,24 @@ use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, ask};
 use atoll_datapath::DropReason;
 use atoll_testkit::forge::{self, Face};
 use atoll_testkit::threats::{Cast, Row};
-use atoll_testkit::{Namespace, PacketSocket, eventually};
-use serde_json::json;
+use atoll_testkit::{Namespace, PacketSocket, Stops, eventually};
+use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
 use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
 
-const TUNNEL_PORT: u16 = 4789;
+pub(crate) const TUNNEL_PORT: u16 = 4789;
+pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
+pub(crate) const NODES_IPV4: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
+/// What the nodes of a stage have besides.
+const NODES_IPV6: [&str; 3] = ["fd30::11", "fd30::12", "fd30::13"];
+/// The addresses of the attacker's own tenant for its service.
+const VIPS: [&str; 2] = ["198.18.0.20", "fd18::20"];
 
 /// A pod of the lab, from the inside.
 pub(crate) struct Player {
     pub(crate) face: Face,
-    network: u32,
+    pub(crate) network: u32,
     pub(crate) namespace: Namespace,
 }
 
@@ -38,6 +48,20 @@ pub(crate) struct Stage {
     pub(crate) twin: Player,
 }
 
+/// A service of the attacker's own tenant, with the far one behind it.
+fn service_of_acme() -> [Value; 2] {
+    let spec = json!({"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16", "fd00::/64"]},
+                      "serviceCIDRs": ["198.18.0.0/16", "fd18::/112"]});
+    let tenant = json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Tenant",
+                        "metadata": {"name": "acme"}, "spec": spec});
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "far", "namespace": "acme",
+                     "annotations": {"atoll.dev/vip": VIPS.join(",")}},
+        "spec": {"selector": {"app": "far"}, "ipFamilyPolicy": "RequireDualStack",
+                 "ports": [{"port": 80, "targetPort": 8080}]}});
+    [tenant, service]
+}
+
 impl Player {
     pub(crate) fn find(lab: &Lab, namespace: &str, name: &str) -> Player {
         let port =
@@ -50,7 +74,9 @@ impl Player {
             face: Face {
                 mac: spec["mac"].as_str().unwrap().parse().unwrap(),
                 ip: address(0).parse().unwrap(),
-                ipv6: address(1).parse().unwrap(),
+                ipv6: spec["ips"]
+                    .get(1)
+                    .map_or(Ipv6Addr::UNSPECIFIED, |_| address(1).parse().unwrap()),
             },
             network: spec["networkID"].as_u64().unwrap().try_into().unwrap(),
             namespace: Namespace::at(&state_dir(&lab.name).join(format!("netns/pod-{uid}"))),
@@ -64,9 +90,16 @@ impl Player {
 
 impl Stage {
     pub(crate) fn set() -> Stage {
-        let lab = Lab::up(3);
+        Stage::set_in(Lab::up(3))
+    }
+
+    fn set_in(lab: Lab) -> Stage {
         ["acme", "globex"].iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
-        let at = |name: &str, node: &str, last| pod(name, node, &json!({}), &nics("default", last));
+        lab.apply(&yaml(&service_of_acme())).good();
+        let at = |name: &str, node: &str, last| {
+            let app = json!({"app": name.split_once('/').unwrap().1});
+            pod(name, node, &app, &nics("default", last))
+        };
         let pods = [
             at("acme/attacker", "node1", 5),
             at("acme/near", "node1", 6),
@@ -76,7 +109,18 @@ impl Stage {
             at("globex/twin", "node3", 7),
         ];
         lab.apply(&yaml(&pods)).good();
+        for (node, address) in NODES.iter().zip(NODES_IPV6) {
+            lab.node(
+                node,
+                &["ip", "address", "add", &format!("{address}/64"), "dev", "eth0", "nodad"],
+            )
+            .good();
+        }
         lab.wait_for_pods();
+        for vip in VIPS {
+            let to = SocketAddr::new(vip.parse().unwrap(), 80).to_string();
+            lab.reach("acme/attacker", "tcp", &to).good();
+        }
         let player = |namespace: &str, name: &str| Player::find(&lab, namespace, name);
         let (attacker, near, far) =
             (player("acme", "attacker"), player("acme", "near"), player("acme", "far"));
@@ -91,7 +135,12 @@ impl Stage {
             far: self.far.face,
             foreign: self.foreign.face,
             foreign_network: self.foreign.network,
-            nodes: (1..=3).map(|node| [172, 30, 0, 10 + node].into()).collect(),
+            nodes: NODES_IPV4.iter().chain(&NODES_IPV6).map(|ip| ip.parse().unwrap()).collect(),
+            services: VIPS
+                .iter()
+                .chain(&["10.96.0.1", "fd96::1"])
+                .map(|ip| ip.parse().unwrap())
+                .collect(),
             tunnel_port: TUNNEL_PORT,
         }
     }
@@ -102,13 +151,7 @@ impl Stage {
 
     /// Checksums and segments are made by who sends, in every pod and on every node.
     pub(crate) fn switch_offloads_off(&self) {
-        for player in self.victims().into_iter().chain([&self.attacker]) {
-            player.namespace.switch_offloads_off("eth0");
-        }
-        for node in ["node1", "node2", "node3"] {
-            let node = Namespace::at(&state_dir(&self.lab.name).join("netns").join(node));
-            ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
-        }
+        switch_offloads_off(&self.lab, self.victims().into_iter().chain([&self.attacker]));
     }
 
     /// Every row, against each victim of the attacker's network, in both families.
@@ -123,21 +166,12 @@ impl Stage {
     }
 
     pub(crate) fn socket(&self, node: &str) -> PathBuf {
-        state_dir(&self.lab.name).join(format!("nodes/{node}/agent.sock"))
+        agent_socket(&self.lab, node)
     }
 
     /// Packets dropped on a node, of one network where it is given.
     pub(crate) fn dropped(&self, node: &str, network: Option<&str>, reason: &str) -> u64 {
-        let drops = eventually("the agent gives its counters", || {
-            match ask(&self.socket(node), &AgentRequest::Drops) {
-                Ok(AgentReply::Drops(drops)) => Some(drops),
-                _ => None,
-            }
-        });
-        let is_it = |drop: &&DropReport| {
-            drop.reason == reason && (network.is_none() || drop.network.as_deref() == network)
-        };
-        drops.iter().filter(is_it).map(|drop| drop.packets).sum()
+        dropped(&self.lab, node, network, reason)
     }
 
     fn holds(&self, row: &Row, victim: &Player) {
@@ -151,7 +185,34 @@ impl Stage {
     }
 }
 
-fn assert_silence(heard: &PacketSocket, when: &str) {
+/// Checksums and segments are made by who sends, in these pods and on every node.
+pub(crate) fn switch_offloads_off<'a>(lab: &Lab, pods: impl IntoIterator<Item = &'a Player>) {
+    pods.into_iter().for_each(|player| player.namespace.switch_offloads_off("eth0"));
+    for node in NODES {
+        let node = Namespace::at(&state_dir(&lab.name).join("netns").join(node));
+        ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
+    }
+}
+
+fn agent_socket(lab: &Lab, node: &str) -> PathBuf {
+    state_dir(&lab.name).join(format!("nodes/{node}/agent.sock"))
+}
+
+/// Packets dropped on a node, of one network where it is given.
+pub(crate) fn dropped(lab: &Lab, node: &str, network: Option<&str>, reason: &str) -> u64 {
+    let drops = eventually("the agent gives its counters", || {
+        match ask(&agent_socket(lab, node), &AgentRequest::Drops) {
+            Ok(AgentReply::Drops(drops)) => Some(drops),
+            _ => None,
+        }
+    });
+    let is_it = |drop: &&DropReport| {
+        drop.reason == reason && (network.is_none() || drop.network.as_deref() == network)
+    };
+    drops.iter().filter(is_it).map(|drop| drop.packets).sum()
+}
+
+pub(crate) fn assert_silence(heard: &PacketSocket, when: &str) {
     let heard = heard.received().unwrap();
     assert!(heard.is_empty(), "{when}: {} frames, the first {:?}", heard.len(), heard[0]);
 }
@@ -185,10 +246,10 @@ fn forged_at_any_time(stage: &Stage) -> Vec<(DropReason, Vec<u8>)> {
     forged.filter(|(reason, _)| *reason != DropReason::OverlappingFragment).collect()
 }
 
-#[test]
-fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
-    let stage = Stage::set();
-    let forged = forged_at_any_time(&stage);
+/// The attack goes on while `moment` happens to one node after the other, nobody hears of it, and all of it is
+/// counted.
+fn no_forged_frame_passes_while(stage: &Stage, moment: impl Fn(&Lab, &str)) {
+    let forged = forged_at_any_time(stage);
     let frames: Vec<Vec<u8>> = forged.iter().map(|(_, frame)| frame.clone()).collect();
     let reasons: BTreeSet<_> = forged.iter().map(|(reason, _)| *reason).collect();
     let count = |reason: &DropReason| stage.dropped("node1", Some("acme.default"), reason.name());
@@ -197,15 +258,15 @@ fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let socket = stage.attacker.packets();
     thread::scope(|scope| {
+        let _stopped = Stops(&stop);
         let attacker = scope.spawn(|| attack(&socket, &frames, &stop, &rounds));
         for node in ["node1", "node2", "node1", "node3"] {
-            kill_agent_and_await_the_next(&stage.lab, node);
+            moment(&stage.lab, node);
             let now = rounds.load(Ordering::Relaxed);
             eventually("the attack went on", || {
                 (attacker.is_finished() || rounds.load(Ordering::Relaxed) > now + 20).then_some(())
             });
         }
-        stop.store(true, Ordering::Relaxed);
     });
     heard.iter().for_each(|heard| assert_silence(heard, "agents come and go"));
     let rounds = rounds.load(Ordering::Relaxed);
@@ -215,6 +276,34 @@ fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
             (count(reason) >= before + sent).then_some(())
         });
     }
+}
+
+#[test]
+fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
+    no_forged_frame_passes_while(&Stage::set(), kill_agent_and_await_the_next);
+}
+
+/// Puts another file into the place of a program.
+fn replace(program: &Path) {
+    let next = program.with_extension("next");
+    fs::copy(program, &next).unwrap();
+    OpenOptions::new().append(true).open(&next).unwrap().write_all(b"another").unwrap();
+    fs::rename(next, program).unwrap();
+}
+
+#[test]
+fn no_forged_frame_passes_while_agents_are_upgraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("atoll");
+    fs::copy(env!("CARGO_BIN_EXE_atoll"), &program).unwrap();
+    let stage = Stage::set_in(Lab::up_from(&program, 3));
+    let is_run_by = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).unwrap().ino();
+    no_forged_frame_passes_while(&stage, |lab, node| {
+        let before = is_run_by(lab.agent_pid(node).unwrap());
+        replace(&program);
+        kill_agent_and_await_the_next(lab, node);
+        assert_ne!(is_run_by(lab.agent_pid(node).unwrap()), before, "another program");
+    });
 }
 
 /// A machine on the nodes' own wire that is no node.

@@ -1,16 +1,19 @@
 //! Row 8 of the threats: two tenants' connections with the very same ends, which live and end by
-//! their own ends alone, whatever another pod says of them.
+//! their own ends alone, whatever another pod says of them; and what is left of a pod's connections when
+//! another pod has its addresses: nothing.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_datapath::DropReason::{self, SpoofedAddress, UnrelatedIcmp};
+use atoll_datapath::DropReason::{self, PolicyDeniedIngress, SpoofedAddress, UnrelatedIcmp};
 use atoll_testkit::eventually;
 use atoll_testkit::forge::{self, Face, Origin, packet, tcp};
+use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-use crate::threats::{Player, Stage};
+use crate::documents::{nics, pod, yaml};
+use crate::threats::{Player, Stage, assert_silence};
 
 /// Of every client and of every server.
 pub(crate) const PORTS: (u16, u16) = (7001, 7002);
@@ -130,4 +133,93 @@ fn connections_with_equal_ends_in_two_tenants_end_by_their_own_ends_alone_also_w
     FAMILIES.iter().for_each(|family| row_holds(&stage, *family));
     stage.switch_offloads_off();
     FAMILIES.iter().for_each(|family| row_holds(&stage, *family));
+}
+
+/// Nobody reaches the heirs of addresses, but for what they ask for themselves.
+fn closed_heirs() -> Value {
+    json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+           "metadata": {"name": "closed", "namespace": "acme"},
+           "spec": {"podSelector": {"matchLabels": {"app": "heir"}}, "policyTypes": ["Ingress"]}})
+}
+
+/// What the attacker says of packets of the connections that it had with who was at these addresses before, and
+/// how it goes on with them: each frame with the reason under which it is dropped. In this order: going on is
+/// an attempt to open another connection, of which errors may speak as far as it came.
+fn inheritance(attacker: &Face, before: &Face) -> Vec<(DropReason, Vec<u8>)> {
+    let families = [(attacker.v4(), before.v4()), (attacker.v6(), before.v6())];
+    let of = |(own, old): (Origin, Origin)| {
+        let words = [(6, tcp(PORTS, ACK)), (17, forge::datagram(PORTS, b"?"))];
+        let went_on = words
+            .map(|(protocol, word)| (PolicyDeniedIngress, packet(own, old.ip, protocol, &word)));
+        let back = (PORTS.1, PORTS.0);
+        let answers = [(6, tcp(back, ACK)), (17, forge::datagram(back, b"?"))];
+        let errors = answers.map(|(protocol, answer)| {
+            let (kind, code) = if own.ip.is_ipv4() { (3, 3) } else { (1, 4) };
+            let error = forge::icmp_error(kind, code, &packet(old, own.ip, protocol, &answer));
+            (UnrelatedIcmp, packet(own, old.ip, forge::icmp_of(own.ip), &error))
+        });
+        errors.into_iter().chain(went_on)
+    };
+    families.into_iter().flat_map(of).collect()
+}
+
+/// A word of each protocol there and back in each family, so that both ends' nodes know the connections. What is
+/// given has to be kept: neither end says another word until then.
+fn converse(attacker: &Player, victim: &Player) -> [Flow; 2] {
+    FAMILIES.map(|family| {
+        let mut flow = Flow::open([attacker, victim], family);
+        flow.goes_on(b"before");
+        let [own, other] = [(attacker, PORTS.0), (victim, PORTS.1)].map(|(player, port)| {
+            player.namespace.run(|| UdpSocket::bind((family(&player.face), port)).unwrap())
+        });
+        for (from, to) in [(&own, &other), (&other, &own)] {
+            to.set_read_timeout(Some(PATIENCE)).unwrap();
+            from.send_to(b"before", to.local_addr().unwrap()).unwrap();
+            to.recv(&mut [0; 16]).unwrap();
+        }
+        flow
+    })
+}
+
+/// Who had these addresses goes, and another comes to have them on this node, to whom nothing is left of it.
+fn another_inherits_nothing(stage: &Stage, (name, place): (&str, u8), node: &str) {
+    let lab = &stage.lab;
+    let victim = Player::find(lab, "acme", name);
+    let _kept = converse(&stage.attacker, &victim);
+    let frames = inheritance(&stage.attacker.face, &victim.face);
+    for (_, frame) in &frames {
+        let heard = victim.packets();
+        stage.attacker.packets().send(frame).unwrap();
+        eventually("the same arrives at who had the connection", || {
+            let (_, heard) = heard.receive(Duration::from_millis(10)).unwrap()?;
+            (heard[forge::IP..] == frame[forge::IP..]).then_some(())
+        });
+    }
+    lab.kubectl(&["delete", "pod", "-n", "acme", name, "--timeout=180s"]).good();
+    let heir = format!("heir-of-{name}");
+    let document =
+        pod(&format!("acme/{heir}"), node, &json!({"app": "heir"}), &nics("default", place));
+    lab.apply(&yaml(&[document])).good();
+    lab.wait_for_pods();
+    let heir = Player::find(lab, "acme", &heir);
+    assert_eq!(heir.face.ip, victim.face.ip);
+    let heard = heir.packets();
+    for (reason, frame) in frames {
+        let at = if reason == UnrelatedIcmp { "node1" } else { node };
+        let dropped = || stage.dropped(at, Some("acme.default"), reason.name());
+        let before = dropped();
+        eventually(&format!("it was dropped as {reason} on {at}"), || {
+            stage.attacker.packets().send(&frame).unwrap();
+            (dropped() > before).then_some(())
+        });
+    }
+    assert_silence(&heard, "row 8");
+}
+
+#[test]
+fn an_address_that_is_used_again_inherits_no_connection_on_three_nodes() {
+    let stage = Stage::set();
+    stage.lab.apply(&yaml(&[closed_heirs()])).good();
+    another_inherits_nothing(&stage, ("near", 6), "node1");
+    another_inherits_nothing(&stage, ("far", 7), "node3");
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
 use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
-use crate::threats::{Player, Stage, attack};
+use crate::threats::{NODES, Player, Stage, attack, switch_offloads_off};
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -51,7 +51,7 @@ fn frames(from: &Face, victim: &Face) -> Vec<Vec<u8>> {
 }
 
 /// The namespaces that the lab has made for pods.
-fn sandboxes(lab: &Lab) -> BTreeSet<PathBuf> {
+pub(crate) fn sandboxes(lab: &Lab) -> BTreeSet<PathBuf> {
     let all = fs::read_dir(state_dir(&lab.name).join("netns")).unwrap();
     let all = all.map(|entry| entry.unwrap().path());
     all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("pod-")).collect()
@@ -251,47 +251,66 @@ fn no_frame_passes_before_a_policy_is_in_place_or_after_what_let_it_pass_also_wi
     the_end_of_a_friendship_is_one_of_its_connections(&stage, &friend);
 }
 
-/// A namespace whose only pod takes its time to end.
+/// A namespace with a pod on each node that takes its time to end.
 fn vault() -> String {
-    let mut safe = pod("vault/safe", "node2", &json!({}), &nics("default", 40));
-    safe["spec"]["terminationGracePeriodSeconds"] = json!(4);
-    safe["spec"]["containers"][0]["command"] = json!(["sh", "-c", "trap '' TERM; sleep 60"]);
+    let safe = |(node, last): (&str, u8)| {
+        let name = format!("vault/safe-{node}");
+        let mut safe = pod(&name, node, &json!({}), &nics("default", last));
+        safe["spec"]["terminationGracePeriodSeconds"] = json!(4);
+        safe["spec"]["containers"][0]["command"] = json!(["sh", "-c", "trap '' TERM; sleep 600"]);
+        safe
+    };
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": "vault", "labels": { "atoll.dev/tenant": "acme" } } });
-    yaml(&[namespace, only_friends("vault"), safe])
+    let safes: Vec<Value> = NODES.into_iter().zip(40..).map(safe).collect();
+    yaml(&[&[namespace, only_friends("vault")][..], &safes].concat())
 }
 
-#[test]
-fn no_frame_reaches_a_pod_whose_namespace_is_deleted_with_its_policies() {
-    let lab = Lab::up(2);
-    lab.apply(&tenant("acme")).good();
-    let attacker = pod("acme/attacker", "node1", &json!({}), &nics("default", 5));
-    let friend = pod("acme/friend", "node1", &json!({"app": "friend"}), &nics("default", 9));
-    lab.apply(&yaml(&[attacker, friend])).good();
+/// The namespace comes with its pods and goes, and nobody in it hears of an attacker.
+fn a_vault_stays_closed_to_its_end(lab: &Lab, with_offloads: bool) {
     lab.apply(&vault()).good();
     lab.wait_for_pods();
-    let player = |namespace: &str, name: &str| Player::find(&lab, namespace, name);
-    let (attacker, safe) = (player("acme", "attacker"), player("vault", "safe"));
-    let friend = player("acme", "friend");
-    frames(&friend.face, &safe.face).iter().for_each(|frame| arrives(&friend, &safe, frame));
-
-    let frames = frames(&attacker.face, &safe.face);
+    let [attacker, friend] = ["attacker", "friend"].map(|name| Player::find(lab, "acme", name));
+    let safes = NODES.map(|node| Player::find(lab, "vault", &format!("safe-{node}")));
+    if !with_offloads {
+        switch_offloads_off(lab, safes.iter().chain([&attacker, &friend]));
+    }
+    let to_all = |from: &Face| safes.iter().flat_map(|safe| frames(from, &safe.face)).collect();
+    for safe in &safes {
+        frames(&friend.face, &safe.face).iter().for_each(|frame| arrives(&friend, safe, frame));
+    }
+    let frames: Vec<Vec<u8>> = to_all(&attacker.face);
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (socket, heard) = (attacker.packets(), safe.packets());
+    let (socket, heard) = (attacker.packets(), safes.each_ref().map(Player::packets));
     // Without a network: a node that has no pod of it any more does not know its name.
     let before = lab.drops(None, DENIED);
+    let nothing = |when: &str| {
+        heard.iter().for_each(|heard| assert_nothing_of(&attacker.face, heard, when));
+    };
     thread::scope(|scope| {
         let _stopped = Stops(&stop);
         scope.spawn(|| attack(&socket, &frames, &stop, &rounds));
         lab.kubectl(&["delete", "namespace", "vault", "--wait=false"]).good();
         let policies = ["get", "networkpolicies", "-n", "vault"];
         lab.eventually(&policies, |said| said.contains("No resources"));
-        assert_nothing_of(&attacker.face, &heard, "its policies are gone");
+        nothing("its policies are gone");
         let now = rounds.load(Ordering::Relaxed);
         eventually("the attack went on", || {
             (rounds.load(Ordering::Relaxed) > now + ROUNDS).then_some(())
         });
+        lab.kubectl(&["wait", "--for=delete", "namespace/vault", "--timeout=180s"]).good();
     });
-    assert_nothing_of(&attacker.face, &heard, "until its end");
+    nothing("until its end");
     assert!(lab.drops(None, DENIED) > before + ROUNDS);
+}
+
+#[test]
+fn no_frame_reaches_a_pod_whose_namespace_is_deleted_with_its_policies() {
+    let lab = Lab::up(3);
+    lab.apply(&tenant("acme")).good();
+    let attacker = pod("acme/attacker", "node1", &json!({}), &nics("default", 5));
+    let friend = pod("acme/friend", "node1", &json!({"app": "friend"}), &nics("default", 9));
+    lab.apply(&yaml(&[attacker, friend])).good();
+    lab.wait_for_pods();
+    [true, false].iter().for_each(|offloads| a_vault_stays_closed_to_its_end(&lab, *offloads));
 }

@@ -29,7 +29,8 @@ impl Scene {
             far: (&self.far).into(),
             foreign: (&self.foreign).into(),
             foreign_network: 200,
-            nodes: self.fabric.nodes.iter().map(|node| node.underlay).collect(),
+            nodes: self.fabric.nodes.iter().map(|node| node.underlay.into()).collect(),
+            services: ["10.96.0.1", "fd96::1"].map(|ip| ip.parse().unwrap()).into(),
             tunnel_port: OVERLAY_PORT,
         }
     }
