@@ -23,6 +23,11 @@ const NETWORK: &str = "atoll";
 /// Early in the alphabet: a runtime takes the first file it finds.
 const CONFIGURATION: &str = "05-atoll.conflist";
 
+/// The newest version that all runtimes in use read.
+const COMMON_VERSION: &str = "1.0.0";
+/// The newest that the plugin speaks.
+const NEWEST_VERSION: &str = "1.1.0";
+
 /// Where the plugin goes; nowhere by default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PluginPlaces {
@@ -39,6 +44,13 @@ pub struct PluginPlaces {
     /// first one there that is not ours.
     #[arg(long, value_name = "NAME", requires = "cni_conf_dir")]
     pub cni_delegate: Option<String>,
+
+    /// The newest version of CNI that the container runtime may speak with the plugin: 1.0.0 by default. With
+    /// 1.1.0, one that knows it asks whether the plugin can take pods, so that the node is not ready while its
+    /// agent is away, and has it collect what pods left behind; an older one goes on as before.
+    #[arg(long, value_name = "VERSION", value_parser = [COMMON_VERSION, NEWEST_VERSION])]
+    #[arg(requires = "cni_conf_dir")]
+    pub cni_version: Option<String>,
 
     /// The range that the podCIDRs of all nodes are parts of, one of each family. With it, pods of
     /// no tenant have a plain network of addresses from there, and no other network is needed; it
@@ -68,7 +80,11 @@ impl PluginPlaces {
         }
         if let Some(folder) = &self.cni_conf_dir {
             let leads = plain.is_some() && self.plain_services;
-            let text = configuration(socket, self.door(folder, plain)?.as_ref(), leads);
+            let mut list = configuration(socket, self.door(folder, plain)?.as_ref(), leads);
+            if let Some(version) = &self.cni_version {
+                list["cniVersions"] = json!([COMMON_VERSION, version]);
+            }
+            let text = format!("{list:#}\n");
             put(&folder.join(CONFIGURATION), 0o644, |draft| {
                 io::Write::write_all(draft, text.as_bytes())
             })?;
@@ -115,9 +131,9 @@ pub(crate) fn files(programs: &Path, configurations: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// The newest version that the runtimes in use read. What the other network wants to be told must
-/// be told to us. Where the agent leads the services of plain pods, it is told of their links.
-fn configuration(socket: &Path, door: Option<&(Value, Network)>, leads: bool) -> String {
+/// Our network. What the other one wants to be told must be told to us. Where the agent leads the services of
+/// plain pods, it is told of their links.
+fn configuration(socket: &Path, door: Option<&(Value, Network)>, leads: bool) -> Value {
     let mut plugin = json!({ "type": PROGRAM, "agentSocket": socket });
     if let Some((delegate, network)) = door {
         plugin["delegate"] = delegate.clone();
@@ -126,8 +142,7 @@ fn configuration(socket: &Path, door: Option<&(Value, Network)>, leads: bool) ->
     if leads {
         plugin["plainServices"] = true.into();
     }
-    let list = json!({ "cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin] });
-    format!("{list:#}\n")
+    json!({ "cniVersion": COMMON_VERSION, "name": NETWORK, "plugins": [plugin] })
 }
 
 /// A file appears whole or not at all, also in the place of one that is being run.
@@ -164,9 +179,15 @@ mod tests {
         }
 
         fn install(&self) -> Result<()> {
+            self.install_for(None)
+        }
+
+        /// For a runtime that may speak this version.
+        fn install_for(&self, version: Option<&str>) -> Result<()> {
             let places = PluginPlaces {
                 cni_bin_dir: Some(self.path("bin")),
                 cni_conf_dir: Some(self.path("conf")),
+                cni_version: version.map(ToOwned::to_owned),
                 ..PluginPlaces::default()
             };
             places.install(&self.path("program"), Path::new("/run/atoll/agent.sock"), None)
@@ -183,6 +204,21 @@ mod tests {
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["plugins"][0]["type"], "atoll-cni");
         assert_eq!(list["plugins"][0]["agentSocket"], "/run/atoll/agent.sock");
+    }
+
+    #[test]
+    fn a_runtime_is_offered_the_newest_version_where_it_may_speak_it_and_every_one_reads_the_rest()
+    {
+        let node = Node::new();
+        let versions = |version: Option<&str>| {
+            node.install_for(version).unwrap();
+            let text = fs::read_to_string(node.path("conf/05-atoll.conflist")).unwrap();
+            let list: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(list["cniVersion"], "1.0.0", "what older runtimes go by");
+            list["cniVersions"].clone()
+        };
+        assert_eq!(versions(None), Value::Null);
+        assert_eq!(versions(Some("1.1.0")), json!(["1.0.0", "1.1.0"]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The door: pods of no tenant go on to the plugins that served the node before.
 //!
 //! The rule of this file: it adds nothing and hides nothing. The other plugins get what the runtime
-//! said, under their own network's name, and what they answer is passed on byte for byte.
+//! said, under their own network's name and in its version, and what they answer is passed on byte for
+//! byte; but where all of them are asked whatever became of the others, every failure is told.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,13 +14,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{CniError, ErrorCode};
+use crate::invocation::place;
+use crate::{CniError, ErrorCode, result};
 
 type Object = Map<String, Value>;
 
 /// What the runtime adds to a configuration for one call, and each plugin of a list must get.
 const OF_THE_CALL: [&str; 4] =
     ["prevResult", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
+
+/// The version that GC and STATUS came with.
+const NODE_COMMANDS: &str = "1.1.0";
 
 /// How often and after how long a program that is busy is started again.
 const TRIES: u32 = 50;
@@ -40,6 +45,8 @@ pub enum Door {
 pub struct Chain {
     plugins: Vec<Object>,
     search: Vec<PathBuf>,
+    /// Whether they know the commands that concern a whole node.
+    serves_nodes: bool,
 }
 
 /// What plugins answered.
@@ -59,9 +66,13 @@ impl Door {
             Door::Named(name) => named(name, folder)?,
             Door::Written(network) => network.clone(),
         };
-        let plugins = plugins(&network);
-        let plugins = plugins.into_iter().map(|plugin| complete(plugin, &network, call)).collect();
-        Ok(Chain { plugins, search: std::env::split_paths(search).collect() })
+        let version = version(&network, call);
+        let complete = |plugin| complete(plugin, &network, version, call);
+        Ok(Chain {
+            plugins: plugins(&network).into_iter().map(complete).collect(),
+            search: std::env::split_paths(search).collect(),
+            serves_nodes: version.is_some_and(|version| place(version) >= place(NODE_COMMANDS)),
+        })
     }
 }
 
@@ -104,15 +115,26 @@ pub fn capabilities(network: &Object) -> Object {
     plugins(network).iter().filter_map(declared).flatten().collect()
 }
 
+/// The version in which the plugins of a network are spoken to, as a runtime chooses it: of those that the
+/// network names the newest that is known here, else the caller's.
+fn version<'a>(network: &'a Object, call: &'a Object) -> Option<&'a str> {
+    let more = network.get("cniVersions").and_then(Value::as_array).into_iter().flatten();
+    let named = network.get("cniVersion").into_iter().chain(more).filter_map(Value::as_str);
+    let newest = named.max_by_key(|version| place(version));
+    newest.or_else(|| call.get("cniVersion").and_then(Value::as_str))
+}
+
 /// A plugin's configuration as a runtime completes it: name and version are its network's, and of
 /// what the runtime offers it gets what it has declared to understand.
-fn complete(mut plugin: Object, network: &Object, call: &Object) -> Object {
-    for key in ["name", "cniVersion"] {
-        let value = network.get(key).or_else(|| call.get(key));
-        plugin.extend(value.map(|value| (key.to_owned(), value.clone())));
-    }
+fn complete(mut plugin: Object, network: &Object, version: Option<&str>, call: &Object) -> Object {
+    let name = network.get("name").or_else(|| call.get("name"));
+    plugin.extend(name.map(|name| ("name".to_owned(), name.clone())));
+    plugin.extend(version.map(|version| ("cniVersion".to_owned(), version.into())));
     for key in OF_THE_CALL {
         plugin.extend(call.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    if let (Some(previous), Some(version)) = (plugin.get_mut("prevResult"), version) {
+        result::rewrite(previous, version);
     }
     let offered = call.get("runtimeConfig").and_then(Value::as_object);
     let understood = offered.into_iter().flatten().filter(|(name, _)| understands(&plugin, name));
@@ -129,9 +151,20 @@ fn understands(plugin: &Object, capability: &str) -> bool {
 }
 
 impl Chain {
-    /// Has every plugin do `command`, in the order that the specification says, and stops at the
-    /// first that fails.
-    pub fn call(mut self, command: &str) -> Result<Answer, CniError> {
+    /// Has every plugin do `command`. What concerns a whole node is asked of those alone who know it, as a
+    /// runtime would.
+    pub fn call(self, command: &str) -> Result<Answer, CniError> {
+        match command {
+            "GC" | "STATUS" if !self.serves_nodes => {
+                Ok(Answer { succeeded: true, ..Answer::default() })
+            }
+            "GC" => self.collect(),
+            _ => self.one_by_one(command),
+        }
+    }
+
+    /// In the order that the specification says, up to the first that fails.
+    fn one_by_one(mut self, command: &str) -> Result<Answer, CniError> {
         if command == "DEL" {
             self.plugins.reverse();
         }
@@ -148,6 +181,29 @@ impl Chain {
         }
         Ok(answer)
     }
+
+    /// Each, whatever became of those before; and every failure is told.
+    fn collect(self) -> Result<Answer, CniError> {
+        let collect = |plugin: &Object| run(&find(plugin, &self.search)?, plugin);
+        let failure = |plugin: &Object| match collect(plugin) {
+            Ok(answer) if answer.succeeded => None,
+            Ok(answer) => Some(told_by(plugin, &answer)),
+            Err(error) => Some(error),
+        };
+        CniError::of_all(&self.plugins.iter().filter_map(failure).collect::<Vec<_>>())?;
+        Ok(Answer { succeeded: true, ..Answer::default() })
+    }
+}
+
+/// What a plugin that failed has said, with its name.
+fn told_by(plugin: &Object, answer: &Answer) -> CniError {
+    let said: Value = serde_json::from_slice(&answer.output).unwrap_or_default();
+    let text = |field: &str| said.get(field).and_then(Value::as_str).unwrap_or_default();
+    let code = said.get("code").and_then(Value::as_u64).and_then(|code| u32::try_from(code).ok());
+    let code = code.and_then(|code| ErrorCode::try_from(code).ok());
+    let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
+    let message = format!("plugin {kind}: {}", text("msg"));
+    CniError::new(code.unwrap_or(ErrorCode::AttachFailed), message).because(text("details"))
 }
 
 /// The plugin's program. Its type is a name and no path, so that a configuration can start nothing

@@ -79,6 +79,22 @@ impl CniError {
         self
     }
 
+    /// One error that tells of each of these; none where there are none.
+    pub fn of_all(failures: &[CniError]) -> Result<(), CniError> {
+        let told = |failure: &CniError| match failure.details.as_str() {
+            "" => failure.msg.clone(),
+            details => format!("{} ({details})", failure.msg),
+        };
+        match failures {
+            [] => Ok(()),
+            [one] => Err(one.clone()),
+            [first, ..] => {
+                let all: Vec<_> = failures.iter().map(told).collect();
+                Err(CniError::new(first.code, all.join("; and ")))
+            }
+        }
+    }
+
     /// The JSON that goes to standard output.
     pub fn to_json(&self, version: &str) -> serde_json::Value {
         serde_json::json!({

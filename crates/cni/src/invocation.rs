@@ -149,9 +149,13 @@ fn action(command: &str, version: &str, env: Env<'_>, config: &Config) -> Result
     }
 }
 
-/// The supported versions are in order, so their places compare as the versions do.
+/// The place of a version among the supported ones, which are in order, so that places compare as versions do.
+/// One that is not supported comes before all.
+pub(crate) fn place(version: &str) -> Option<usize> {
+    SUPPORTED_VERSIONS.iter().position(|known| *known == version)
+}
+
 fn since(first: &str, command: &str, version: &str) -> Result<(), CniError> {
-    let place = |wanted: &str| SUPPORTED_VERSIONS.iter().position(|known| *known == wanted);
     if place(version) >= place(first) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::wire::{AgentReply, AgentRequest, Made, ask, tell_made};
 use crate::{
-    Action, Answer, Attached, CniError, CniResult, ErrorCode, Invocation, SUPPORTED_VERSIONS,
+    Action, Answer, Attached, Chain, CniError, CniResult, ErrorCode, Invocation, SUPPORTED_VERSIONS,
 };
 
 /// The version that errors are written in when the runtime's own is not known.
@@ -60,7 +60,11 @@ fn read_input() -> Result<String, CniError> {
 
 fn serve(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
     let asked = ask(&invocation.agent_socket, &request(&invocation.action));
-    match asked.unwrap_or_else(AgentReply::Failed) {
+    let asked = asked.unwrap_or_else(AgentReply::Failed);
+    if let Action::Gc(_) = invocation.action {
+        return collected(asked, invocation.door);
+    }
+    match asked {
         AgentReply::Failed(error) => Err(status_error(&invocation.action, error)),
         AgentReply::Attached(attached) => Ok(ours(added(&invocation, &attached).as_ref())),
         AgentReply::NotOurs => not_ours(command, invocation),
@@ -68,10 +72,18 @@ fn serve(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
     }
 }
 
-/// What concerns the whole node concerns those behind the door, too.
+/// Those behind the door collect theirs whatever became of ours, and every failure is told.
+fn collected(own: AgentReply, door: Option<Chain>) -> Result<Answer, CniError> {
+    let own = if let AgentReply::Failed(error) = own { Some(error) } else { None };
+    let others = door.and_then(|door| door.call("GC").err());
+    CniError::of_all(&own.into_iter().chain(others).collect::<Vec<_>>())?;
+    Ok(ours(None))
+}
+
+/// Whether containers can be taken is a question to those behind the door, too.
 fn done(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
     match (&invocation.action, invocation.door) {
-        (Action::Gc(_) | Action::Status, Some(door)) => door.call(command),
+        (Action::Status, Some(door)) => door.call(command),
         _ => Ok(ours(None)),
     }
 }
@@ -159,6 +171,21 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::Door;
+
+    #[test]
+    fn those_behind_the_door_collect_although_ours_failed_and_both_are_told() {
+        let door: Door = serde_json::from_value(json!({"name": "cbr0", "type": "absent"})).unwrap();
+        let call = serde_json::from_value(json!({"cniVersion": "1.1.0"})).unwrap();
+        let door = || Some(door.open(&call, Path::new("/nowhere"), "/nowhere").unwrap());
+        let refusal = CniError::new(ErrorCode::TryAgainLater, "not now");
+        let told = collected(AgentReply::Failed(refusal.clone()), door()).unwrap_err();
+        assert_eq!(told.code, ErrorCode::TryAgainLater);
+        assert!(told.msg.contains("not now") && told.msg.contains("absent"), "{}", told.msg);
+        assert_eq!(collected(AgentReply::Failed(refusal.clone()), None).unwrap_err(), refusal);
+        assert!(collected(AgentReply::Done, door()).is_err());
+        assert!(collected(AgentReply::Done, None).unwrap().succeeded);
+    }
 
     #[test]
     fn of_a_result_the_links_of_the_node_are_those_without_a_sandbox() {

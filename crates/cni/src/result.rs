@@ -9,6 +9,7 @@ use std::path::Path;
 use atoll_types::{Cidr, gateway_of};
 use serde_json::{Value, json};
 
+use crate::invocation::place;
 use crate::{Attached, AttachedInterface};
 
 /// A successful ADD.
@@ -53,6 +54,21 @@ impl CniResult<'_> {
             pod["mtu"] = json!(self.attached.mtu);
         }
         [pod, json!({"name": interface.host_interface})]
+    }
+}
+
+/// Has somebody's result be one of another version, as a plugin of that version reads it: it looks at the version
+/// first, and before 1.0.0 at the family of each address.
+pub(crate) fn rewrite(result: &mut Value, version: &str) {
+    let is_of_another = result.get("cniVersion").is_some_and(|own| own != version);
+    if !is_of_another || place(version).is_none() {
+        return;
+    }
+    result["cniVersion"] = version.into();
+    let ips = result.get_mut("ips").and_then(Value::as_array_mut).into_iter().flatten();
+    for ip in ips.filter_map(Value::as_object_mut).filter(|_| version.starts_with("0.")) {
+        let is_ipv6 = ip.get("address").and_then(Value::as_str).is_some_and(|it| it.contains(':'));
+        ip.insert("version".to_owned(), json!(if is_ipv6 { "6" } else { "4" }));
     }
 }
 

@@ -39,6 +39,9 @@ const MARKS: [Mark; 8] = [
             {{- with .Values.delegate }}
             - --cni-delegate={{ . }}
             {{- end }}
+            {{- with .Values.cniVersion }}
+            - --cni-version={{ . }}
+            {{- end }}
             {{- with .Values.plainNetwork }}
             - --plain-network={{ join \",\" . }}
             - --plain-services={{ $.Values.plainServices }}

@@ -72,6 +72,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delegate: Option<String>,
+    /// The newest version of CNI that the nodes' container runtimes may speak, 1.0.0 or 1.1.0; 1.0.0 by
+    /// default.
+    #[arg(long, value_name = "VERSION", value_parser = ["1.0.0", "1.1.0"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cni_version: Option<String>,
     /// Be the only network: pods of no tenant get addresses of their nodes' podCIDRs, which are
     /// parts of this range (one of each family).
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', conflicts_with = "delegate")]
@@ -131,6 +136,7 @@ impl Settings {
             metrics_address: self.metrics_address.or(before.metrics_address),
             egress_deny: either(self.egress_deny, before.egress_deny),
             delegate: self.delegate.or(before.delegate),
+            cni_version: self.cni_version.or(before.cni_version),
             plain_network: either(self.plain_network, before.plain_network),
             plain_services: self.plain_services.or(before.plain_services),
             infra_mode: self.infra_mode.or(before.infra_mode),
@@ -142,6 +148,7 @@ impl Settings {
         let port = self.tunnel_port.map(|port| port.to_string());
         let options = [
             ("--cni-delegate", self.delegate.clone()),
+            ("--cni-version", self.cni_version.clone()),
             ("--plain-network", joined(&self.plain_network)),
             ("--plain-services", self.plain_services.map(|it| it.to_string())),
             ("--tunnel-port", port),

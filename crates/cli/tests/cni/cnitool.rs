@@ -30,6 +30,10 @@ impl Node {
     /// Writes the network `atoll` with these plugins.
     fn network(&self, version: &str, plugins: &[Value]) {
         let list = json!({"cniVersion": version, "name": "atoll", "plugins": plugins});
+        self.list(&list);
+    }
+
+    fn list(&self, list: &Value) {
         fs::write(self.path("conf/05-atoll.conflist"), list.to_string()).unwrap();
     }
 
@@ -178,6 +182,41 @@ fn a_plugin_after_ours_builds_on_our_result() {
     assert!(!pod.is_attached());
 }
 
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn libcni_has_ours_build_on_a_plugin_before_it() {
+    let node = Node::start();
+    let pod = tenants_pod(&node, "web", 1);
+    let version = "1.0.0";
+    node.network(version, &[json!({"type": "loopback"}), node.configuration(version, &json!({}))]);
+    let result = node.added(&pod);
+    let names: Vec<&Value> =
+        result["interfaces"].as_array().unwrap().iter().map(|it| &it["name"]).take(2).collect();
+    assert_eq!(names, ["lo", "eth0"], "{result}");
+    let ips = result["ips"].as_array().unwrap();
+    let ours = ips.iter().find(|ip| ip["address"] == "10.0.0.1/32").unwrap();
+    assert_eq!(ours["interface"], 1, "{result}");
+    assert!(ips.iter().any(|ip| ip["address"] == "127.0.0.1/8"), "{result}");
+    node.succeeds("check", &pod);
+    node.succeeds("del", &pod);
+    assert!(!pod.is_attached());
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn libcni_speaks_the_newest_version_that_it_is_offered() {
+    let node = Node::start();
+    let pod = tenants_pod(&node, "web", 1);
+    let plugin = node.configuration("1.0.0", &json!({}));
+    node.list(&json!({"cniVersion": "1.0.0", "cniVersions": ["1.0.0", "1.1.0"], "name": "atoll",
+                      "plugins": [plugin]}));
+    assert_eq!(node.added(&pod)["cniVersion"], "1.1.0");
+    node.succeeds("check", &pod);
+    node.succeeds("status", &pod);
+    node.runtime(&["gc", "atoll"]);
+    assert!(!pod.is_attached(), "it was asked to collect");
+}
+
 fn bridge(folder: &Path) -> Value {
     let ipam = json!({
         "type": "host-local", "dataDir": folder, "ranges": [[{"subnet": "10.9.0.0/24"}]],
@@ -205,6 +244,30 @@ fn a_pod_of_no_tenant_gets_what_the_network_before_gives_and_a_tenants_pod_does_
     let unknown = Pod::new("unknown", "stranger");
     assert!(node.fails("add", &unknown).contains("does not have all its ports yet"));
     assert!(!unknown.is_attached());
+}
+
+#[test]
+#[ignore = "needs Go: make test-real"]
+fn a_pod_of_no_tenant_goes_through_a_list_of_an_older_version_and_back() {
+    let node = Node::start();
+    let leases = node.path("leases");
+    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
+    for (number, version) in (2..).zip(["1.0.0", "1.1.0"]) {
+        let before = json!({"cniVersion": "0.3.1", "name": "before",
+                            "plugins": [bridge(&leases), portmap]});
+        node.network(version, &[node.configuration(version, &json!({"delegate": before}))]);
+        let stranger = Pod::new(NOBODYS, format!("stranger-{number}"));
+        let result = node.added(&stranger);
+        assert_eq!(result["ips"][0]["address"], format!("10.9.0.{number}/24"), "{version}");
+        if version == "1.1.0" {
+            node.succeeds("status", &stranger);
+        }
+        for _ in 0..2 {
+            node.succeeds("del", &stranger);
+            assert!(!stranger.is_attached(), "{version}");
+        }
+        assert!(!leases.join(format!("before/10.9.0.{number}")).exists(), "{version}");
+    }
 }
 
 #[test]

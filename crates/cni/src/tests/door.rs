@@ -80,6 +80,61 @@ fn the_plugins_of_a_list_build_on_each_other_and_are_taken_down_backwards() {
 }
 
 #[test]
+fn all_collect_whatever_became_of_the_others_and_every_failure_is_told() {
+    let node = Node::new();
+    let order = node.0.path().join("order");
+    node.plugin("notes", &format!("echo $0 >> {}", order.display()));
+    let kinds = ["fails", "notes", "absent", "fails", "notes"];
+    let plugins: Vec<Value> = kinds.iter().map(|kind| json!({"type": kind})).collect();
+    let list = json!({"name": "cbr0", "cniVersion": "1.1.0", "plugins": plugins});
+    let told = node.call("GC", list, json!({"cniVersion": "1.1.0"})).unwrap_err();
+    assert_eq!(told.code, ErrorCode::TryAgainLater, "the first one's");
+    assert_eq!(told.msg.matches("plugin fails: not now").count(), 2, "{}", told.msg);
+    assert!(told.msg.contains("plugin absent is in no folder"), "{}", told.msg);
+    assert_eq!(fs::read_to_string(order).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn what_concerns_a_node_is_asked_of_those_who_know_it() {
+    let node = Node::new();
+    let asked = |network: Value, command: &str| {
+        let call = json!({"cniVersion": "1.1.0"});
+        node.call(command, network, call).is_ok_and(|answer| answer.succeeded)
+    };
+    for command in ["GC", "STATUS"] {
+        for older in ["0.3.1", "0.4.0", "1.0.0"] {
+            let network = json!({"name": "cbr0", "cniVersion": older, "type": "fails"});
+            assert!(asked(network, command), "{older} has no {command}");
+        }
+        let newest = json!({"name": "cbr0", "cniVersion": "1.1.0", "type": "fails"});
+        let both = json!({"name": "cbr0", "cniVersion": "1.0.0", "cniVersions": ["0.4.0", "1.1.0", "2.0.0"], "type": "fails"});
+        let either = json!({"name": "cbr0", "type": "fails"});
+        for network in [newest, both, either] {
+            assert!(!asked(network, command), "{command}");
+        }
+    }
+}
+
+#[test]
+fn a_result_is_handed_on_in_the_version_of_who_reads_it() {
+    let result = json!({"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24"}, {"address": "fd00::2/64"}]});
+    let handed = |version: &str| {
+        let network = json!({"name": "cbr0", "cniVersion": version, "type": "echoes"});
+        let call = json!({"cniVersion": "1.1.0", "prevResult": result});
+        said(&Node::new().call("CHECK", network, call).unwrap())["prevResult"].clone()
+    };
+    assert_eq!(handed("1.1.0"), result);
+    let newer = handed("1.0.0");
+    assert_eq!((&newer["cniVersion"], &newer["ips"]), (&json!("1.0.0"), &result["ips"]));
+    let older = handed("0.3.1");
+    assert_eq!(older["cniVersion"], "0.3.1");
+    let families: Vec<&Value> =
+        older["ips"].as_array().unwrap().iter().map(|ip| &ip["version"]).collect();
+    assert_eq!(families, ["4", "6"]);
+    assert_eq!(handed("0.1.0"), result, "a shape that nobody here knows is not touched");
+}
+
+#[test]
 fn a_network_of_the_node_is_found_by_its_name() {
     let node = Node::new();
     let write = |file: &str, content: Value| {
