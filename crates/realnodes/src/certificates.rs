@@ -101,7 +101,7 @@ mod tests {
             file: "kubelet",
             user: "system:node:node1",
             group: Some("system:nodes"),
-            serves: vec!["node1".into(), "172.31.0.11".into()],
+            serves: vec!["node1".into(), "172.30.0.11".into()],
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
         let verified = openssl(&["verify", "-CAfile", "ca.crt", "kubelet.crt"], folder.path());
         assert_eq!(verified.trim(), "kubelet.crt: OK");
         let text = openssl(&["x509", "-in", "kubelet.crt", "-noout", "-text"], folder.path());
-        for part in ["CN = system:node:node1", "O = system:nodes", "IP Address:172.31.0.11"] {
+        for part in ["CN = system:node:node1", "O = system:nodes", "IP Address:172.30.0.11"] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
     }

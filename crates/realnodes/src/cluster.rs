@@ -83,6 +83,11 @@ impl Cluster {
         Ok(command)
     }
 
+    /// Where this machine finds a node's files, for as long as the node runs.
+    pub fn files(&self, node: Node) -> Result<PathBuf> {
+        Ok(PathBuf::from(format!("/proc/{}/root", self.init_of(node)?)))
+    }
+
     /// Puts the images of an OCI archive into every node.
     pub fn load(&self, archive: &Path) -> Result<()> {
         let nodes = self.nodes();

@@ -1,6 +1,7 @@
 //! The wires: one bridge in a namespace of its own, and an `eth0` for the control plane and for
 //! each node. The same addresses serve every cluster, because no fabric touches another's or the
-//! host's.
+//! host's. They are those of the lab's fabric, so that its tests find here what they look for there:
+//! nodes, and at the bridge a machine that is none.
 
 use std::fmt;
 use std::io::Write;
@@ -19,7 +20,7 @@ const FABRIC: &str = "fabric";
 /// The namespace of the control plane.
 pub(crate) const CONTROL: &str = "control";
 /// The address of the control plane.
-pub(crate) const CONTROL_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 1);
+pub(crate) const CONTROL_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 2);
 /// Nodes that the addresses have room for.
 pub(crate) const MOST_NODES: u8 = 200;
 
@@ -36,7 +37,7 @@ impl Node {
     }
 
     pub(crate) fn address(self) -> Ipv4Addr {
-        Ipv4Addr::new(172, 31, 0, 10 + self.number)
+        Ipv4Addr::new(172, 30, 0, 10 + self.number)
     }
 }
 
@@ -67,8 +68,9 @@ pub(crate) fn create(home: &Home, nodes: &[Node]) -> Result<()> {
 }
 
 const BRIDGE: &str = "link set lo up
-link add bridge type bridge mcast_snooping 0
-link set bridge up
+link add fabric0 type bridge mcast_snooping 0
+address add 172.30.0.1/24 dev fabric0
+link set fabric0 up
 ";
 
 fn plug(home: &Home, place: &str, address: Ipv4Addr) -> Result<()> {
@@ -81,7 +83,7 @@ fn plug(home: &Home, place: &str, address: Ipv4Addr) -> Result<()> {
 fn wire(place: &str, namespace: &Path) -> String {
     format!(
         "link add {place} type veth peer name eth0 netns {}
-link set {place} master bridge up
+link set {place} master fabric0 up
 ",
         namespace.display()
     )

@@ -59,6 +59,13 @@ enum Action {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Print where this machine finds a node's files
+    Files {
+        #[command(flatten)]
+        which: Which,
+        /// The node, such as node1.
+        node: Node,
+    },
     /// Show the log of a node's program
     Logs {
         #[command(flatten)]
@@ -129,6 +136,10 @@ fn run(action: Action) -> Result<()> {
             Ok(())
         }
         Action::Exec { which, node, command } => exec(&which.cluster(), node, &command),
+        Action::Files { which, node } => {
+            println!("{}", which.cluster().files(node)?.display());
+            Ok(())
+        }
         Action::Logs { which, node, program } => {
             become_command(Command::new("cat").arg(which.cluster().log(node, &program)))
         }

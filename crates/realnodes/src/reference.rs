@@ -104,6 +104,6 @@ mod tests {
         let ranges = read_ranges("node1 10.244.0.0/24\nnode2 10.244.1.0/24\nnode3 \n").unwrap();
         assert_eq!(ranges.len(), 2, "a node without a range waits");
         let routes = routes(&ranges, ranges[0].0);
-        assert_eq!(routes, "ip route replace 10.244.1.0/24 via 172.31.0.12; ");
+        assert_eq!(routes, "ip route replace 10.244.1.0/24 via 172.30.0.12; ");
     }
 }

@@ -19,7 +19,12 @@ const OF_IMAGES: [&str; 4] =
     ["--package=atoll-cli", "--package=atoll-pause", "--bin=atoll", "--bin=pause"];
 
 /// What tests run in pods beside `atoll`.
-const TOOLS: [&str; 9] = ["sh", "bash", "cat", "dig", "getent", "hostname", "ip", "seq", "sleep"];
+const TOOLS: [&str; 12] = [
+    "sh", "bash", "cat", "dig", "false", "getent", "hostname", "ip", "readlink", "rm", "seq",
+    "sleep",
+];
+/// The folder of a real Kubernetes, where its kubectl is.
+const KUBERNETES: &str = "ATOLL_KUBERNETES";
 
 /// Builds static programs and writes an archive for each image, and the program with which people
 /// install; prints their paths.
@@ -38,7 +43,8 @@ pub(crate) fn write(root: &Path, profile: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes an archive with tools of this machine, and with this machine's program as tests build it.
+/// Writes an archive with tools of this machine, with this machine's program as tests build it, and
+/// with the kubectl of a real Kubernetes where there is one.
 pub(crate) fn write_tools(root: &Path) -> Result<()> {
     build(root, &["test", "--workspace", "--no-run", "--test=shim"])?;
     let program = root.join("target/debug/atoll");
@@ -46,6 +52,10 @@ pub(crate) fn write_tools(root: &Path) -> Result<()> {
     image.name = "atoll.dev/tools:1".into();
     image.files.extend(libraries::of(&program)?);
     image.files.extend(tools()?);
+    if let Some(kubernetes) = std::env::var_os(KUBERNETES) {
+        let kubectl = static_program(&Path::new(&kubernetes).join("kubectl"))?;
+        image.files.push(File::program("usr/bin/kubectl", kubectl));
+    }
     image.files.sort_by(|one, other| one.path.cmp(&other.path));
     image.files.dedup_by(|one, other| one.path == other.path);
     write_images(&root.join(FOLDER), &[("tools", image)])

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::fixture::{Lab, Said, atoll_command, await_condition, state_dir};
+use crate::fixture::{Lab, Said, atoll_command, await_condition};
 
 /// How many ask at once. With two backends, all of them miss one of the two in one of 2,000 cases.
 const MANY: usize = 12;
@@ -23,7 +23,7 @@ pub(crate) enum Asker<'a> {
 
 /// Runs the toolbox on the wires between the nodes: outside.
 pub(crate) fn outside(lab: &Lab, command: &[&str]) -> Said {
-    let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
+    let netns = lab.place("fabric").display().to_string();
     let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll"), "toolbox"];
     atoll_command(&[&enter[..], command].concat()).output().unwrap().into()
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::fixture::{Lab, Said, await_condition, state_dir};
+use crate::fixture::{Lab, Said, await_condition};
 use crate::outside::{WIRE, entered};
 
 const POOL: &str = "
@@ -48,7 +48,7 @@ impl Lab {
 
     /// Runs a command on the wires between the nodes: outside.
     pub(crate) fn outside(&self, command: &[&str]) -> Said {
-        let fabric = format!("--net={}", state_dir(&self.name).join("netns/fabric").display());
+        let fabric = format!("--net={}", self.place("fabric").display());
         Command::new("nsenter").arg(fabric).args(command).output().unwrap().into()
     }
 
@@ -65,10 +65,6 @@ impl Lab {
     }
 }
 
-pub(crate) fn signal(pid: u32, signal: &str) {
-    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
-}
-
 #[test]
 fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails() {
     let lab = Lab::with_two_tenants();
@@ -82,11 +78,10 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
     let (own, other) = (format!("{at} from acme/db"), format!("{at} from globex/db"));
     await_condition(|| lab.connect("acme/db", "tcp", &at).ok).expect(&own);
     assert!(!lab.connect("globex/db", "tcp", &at).ok, "{other}");
-    let agent = lab.agent_pid(&first).unwrap();
-    signal(agent, "-STOP");
+    lab.signal_agent(&first, "-STOP");
     let second = lab.holder(&ip, |node| node != first);
     await_condition(|| lab.has_address(&second, &ip)).expect("the next node takes it");
-    signal(agent, "-CONT");
+    lab.signal_agent(&first, "-CONT");
     await_condition(|| lab.holder(&ip, |_| true) == first && !lab.has_address(&second, &ip))
         .expect("it comes back with its node, and the other lets it go");
     await_condition(|| lab.is_found_at(&ip, &first)).expect("neighbours hear it");
@@ -169,8 +164,7 @@ fn a_load_balancer_is_reached_again_when_its_node_is_cut_off() {
     let (lab, edges) = with_two_edges();
     let (_, ip) = &edges[0];
     let first = lab.holder(ip, |_| true);
-    let agent = lab.agent_pid(&first).unwrap();
-    signal(agent, "-STOP");
+    lab.signal_agent(&first, "-STOP");
     lab.outside(&["ip", "link", "set", &first, "down"]).good();
     let since = Instant::now();
     let second = lab.holder(ip, |node| node != first);
@@ -183,7 +177,7 @@ fn a_load_balancer_is_reached_again_when_its_node_is_cut_off() {
     );
     await_answer(&lab, &edges[1].1, "globex");
     lab.outside(&["ip", "link", "set", &first, "up"]).good();
-    signal(agent, "-CONT");
+    lab.signal_agent(&first, "-CONT");
     await_condition(|| lab.holder(ip, |_| true) == first && !lab.has_address(&second, ip))
         .expect("it comes back with its node");
     for (tenant, ip) in &edges {

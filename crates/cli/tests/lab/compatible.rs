@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Lab, atoll_command, await_condition, await_some, state_dir};
+use crate::fixture::{Lab, atoll_command, await_condition, await_some};
 
 const NODES: [(&str, &str); 2] = [("node1", "172.30.0.11"), ("node2", "172.30.0.12")];
 const TENANTS: [&str; 2] = ["acme", "globex"];
@@ -19,7 +19,7 @@ struct Server(Child);
 
 impl Server {
     fn on(lab: &Lab, node: &str) -> Server {
-        let netns = state_dir(&lab.name).join("netns").join(node).display().to_string();
+        let netns = lab.place(node).display().to_string();
         let enter = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
         let mut server = atoll_command(&[&enter[..], &["toolbox", "serve"]].concat());
         server.env("POD_NAME", node).env("POD_NAMESPACE", "infra");

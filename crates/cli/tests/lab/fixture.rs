@@ -3,6 +3,8 @@
 
 mod real;
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,6 +102,7 @@ impl Lab {
     pub(crate) fn up_with(nodes: u8, options: &[&str]) -> Lab {
         let folder = tempfile::tempdir().unwrap();
         if let Some(real) = Real::find() {
+            assert!(options.is_empty(), "a cluster that is there already hears no {options:?}");
             let (name, kubeconfig) = (real.name(), real.kubeconfig());
             return Lab { name, kubeconfig, folder, real: Some(real) };
         }
@@ -138,6 +141,11 @@ impl Lab {
         repository().join("scripts/kubectl").canonicalize().unwrap().display().to_string()
     }
 
+    /// The same by the name that it has in pods.
+    pub(crate) fn kubectl_in_pods(&self) -> String {
+        if self.real.is_some() { "kubectl".to_owned() } else { Lab::kubectl_program() }
+    }
+
     pub(crate) fn kubectl(&self, args: &[&str]) -> Said {
         let mut command = Command::new(Lab::kubectl_program());
         command.arg("--request-timeout=30s").args(args).env("KUBECONFIG", &self.kubeconfig);
@@ -167,13 +175,18 @@ impl Lab {
     }
 
     fn apply_with(&self, options: &[&str], yaml: &str) -> Said {
+        let file = self.manifest(yaml);
+        self.kubectl(&[&["apply", "-f", file.to_str().unwrap()], options].concat())
+    }
+
+    /// A file with objects as this place takes them.
+    pub(crate) fn manifest(&self, yaml: &str) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("applied-{}.yaml", NEXT.fetch_add(1, Ordering::Relaxed));
-        let file = match self.real {
+        match self.real {
             Some(_) => self.file(&name, &real::dressed(yaml)),
             None => self.file(&name, yaml),
-        };
-        self.kubectl(&[&["apply", "-f", file.to_str().unwrap()], options].concat())
+        }
     }
 
     pub(crate) fn wait_for_pods(&self) {
@@ -200,6 +213,42 @@ impl Lab {
         }
         let lab = ["lab", "exec", "--name", &self.name, "-n", namespace, pod, "--"];
         atoll_command(&[&lab, command].concat())
+    }
+
+    /// The same, with something on the command's standard input.
+    pub(crate) fn exec_fed(&self, pod: &str, command: &[&str], input: &str) -> Said {
+        let mut command = self.exec_command(pod, command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut to = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || to.write_all(input.as_bytes()));
+            child.wait_with_output().unwrap().into()
+        })
+    }
+
+    /// What a pod (`namespace/pod`) wrote.
+    pub(crate) fn logs(&self, pod: &str) -> Said {
+        let (namespace, pod) = pod.split_once('/').unwrap();
+        if self.real.is_some() {
+            return self.kubectl(&["logs", "-n", namespace, pod]);
+        }
+        atoll(&["lab", "logs", "--name", &self.name, "-n", namespace, pod])
+    }
+
+    /// What the agent of a pod's node would tell the pod about a name.
+    pub(crate) fn query(&self, pod: &str, name: &str) -> Said {
+        if let Some(real) = &self.real {
+            return real.query(pod, name);
+        }
+        atoll(&["dns", "query", "--lab", &self.name, "--as", pod, name])
+    }
+
+    /// The rules of packet filters that a node has, without those that a kubelet brings.
+    pub(crate) fn rules(&self, node: &str) -> String {
+        let rules = [&["nft", "list", "ruleset"][..], &["iptables-save"]];
+        let rules: String = rules.iter().map(|list| self.node(node, list).good()).collect();
+        if self.real.is_some() { real::without_a_kubelets(&rules) } else { rules }
     }
 
     /// Asks a server from inside a pod who it is, once.
@@ -242,8 +291,61 @@ impl Lab {
         ours.map(|drop| drop["packets"].as_u64().unwrap()).sum()
     }
 
+    /// Where the network namespace of a node, or of the wires between them (`fabric`), can be opened.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        match &self.real {
+            Some(real) => real.place(name),
+            None => state_dir(&self.name).join("netns").join(name),
+        }
+    }
+
+    /// Where that of a pod (`namespace/pod`) can be opened.
+    pub(crate) fn sandbox(&self, pod: &str) -> PathBuf {
+        if let Some(real) = &self.real {
+            return real.sandbox(pod);
+        }
+        let (namespace, name) = pod.split_once('/').unwrap();
+        let uid = ["get", "pod", name, "-n", namespace, "-o", "jsonpath={.metadata.uid}"];
+        self.place(&format!("pod-{}", self.kubectl(&uid).good()))
+    }
+
+    /// Where those of all pods can be opened.
+    pub(crate) fn sandboxes(&self) -> BTreeSet<PathBuf> {
+        if let Some(real) = &self.real {
+            return real.sandboxes();
+        }
+        let all = std::fs::read_dir(state_dir(&self.name).join("netns")).unwrap();
+        let all = all.map(|entry| entry.unwrap().path());
+        all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("pod-")).collect()
+    }
+
+    /// Where a node's agent answers.
+    pub(crate) fn agent_socket(&self, node: &str) -> PathBuf {
+        match &self.real {
+            Some(real) => real.files(node).join("run/atoll/agent.sock"),
+            None => state_dir(&self.name).join(format!("nodes/{node}/agent.sock")),
+        }
+    }
+
+    /// Sends a signal to a node's agent.
+    pub(crate) fn signal_agent(&self, node: &str, signal: &str) {
+        if let Some(real) = &self.real {
+            return real.signal_agent(node, signal);
+        }
+        let pid = self.agent_pid(node).expect("the agent runs").to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// What tells the agent that a node has from the one before it and from the next.
+    pub(crate) fn agent(&self, node: &str) -> Option<String> {
+        match &self.real {
+            Some(real) => real.agent(node),
+            None => self.agent_pid(node).map(|pid| pid.to_string()),
+        }
+    }
+
     /// The pid of a node's agent.
-    pub(crate) fn agent_pid(&self, node: &str) -> Option<u32> {
+    fn agent_pid(&self, node: &str) -> Option<u32> {
         let status = atoll(&["lab", "status", "--name", &self.name, "-o", "json"]).json();
         let nodes = status["nodes"].as_array().unwrap();
         let node = nodes.iter().find(|entry| entry["name"] == node).unwrap();
@@ -303,10 +405,12 @@ fn repository() -> PathBuf {
 
 /// Ends a node's agent without a warning, and waits for the next one.
 pub(crate) fn kill_agent_and_await_the_next(lab: &Lab, node: &str) {
-    let before = lab.agent_pid(node).expect("the agent runs");
-    let killed = Command::new("kill").args(["-9", &before.to_string()]).status();
-    assert!(killed.unwrap().success());
-    await_condition(|| lab.agent_pid(node).is_some_and(|now| now != before))
+    let before = lab.agent(node).expect("the agent runs");
+    lab.signal_agent(node, "-KILL");
+    if let Some(real) = &lab.real {
+        real.replace_agent(node);
+    }
+    await_condition(|| lab.agent(node).is_some_and(|now| now != before))
         .expect("another agent takes its place");
 }
 

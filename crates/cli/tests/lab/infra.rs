@@ -1,8 +1,6 @@
 //! What a tenant's pod reaches of its cluster: the API by its name and address, services that an
 //! administrator exports, and nothing else of any node.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::fixture::{Lab, Said, await_condition, kill_agent_and_await_the_next};
@@ -34,31 +32,22 @@ fn lab_with_both_tenants() -> Lab {
     lab
 }
 
-/// A kubeconfig for the API as pods know it, in a folder that pods see.
-struct Kubeconfig(PathBuf);
-
-impl Kubeconfig {
-    fn of(lab: &Lab, server: &str) -> Kubeconfig {
-        let text = std::fs::read_to_string(lab.kubeconfig()).unwrap();
-        let address = text.lines().find(|line| line.trim_start().starts_with("server:")).unwrap();
-        let path = std::env::temp_dir().join(format!("{}.kubeconfig", lab.name));
-        std::fs::write(&path, text.replace(address.trim(), &format!("server: {server}"))).unwrap();
-        Kubeconfig(path)
-    }
+/// The administrator's kubeconfig, for the API as pods know it.
+fn kubeconfig(lab: &Lab, server: &str) -> String {
+    let view = ["config", "view", "--raw", "--flatten", "-o", "json"];
+    let mut config = lab.kubectl(&view).json();
+    config["clusters"][0]["cluster"]["server"] = json!(server);
+    config.to_string()
 }
 
-impl Drop for Kubeconfig {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_file(&self.0);
-    }
-}
+/// kubectl in a pod, which is handed its kubeconfig, where pods of either place can keep one.
+const KUBECTL: &str = r#"file=/dev/shm/kubeconfig-$$; (umask 077; cat > $file)
+"$0" --kubeconfig=$file --request-timeout=30s "$@"; code=$?; rm $file; exit $code"#;
 
 fn kubectl_inside(lab: &Lab, tenant: &str, server: &str, args: &[&str]) -> Said {
-    let kubeconfig = Kubeconfig::of(lab, server);
-    let kubeconfig = format!("--kubeconfig={}", kubeconfig.0.display());
-    let kubectl = Lab::kubectl_program();
-    let command = [&[kubectl.as_str(), &kubeconfig, "--request-timeout=30s"], args].concat();
-    lab.exec(&format!("{tenant}/web"), &command)
+    let kubectl = lab.kubectl_in_pods();
+    let command = [&["sh", "-c", KUBECTL, kubectl.as_str()], args].concat();
+    lab.exec_fed(&format!("{tenant}/web"), &command, &kubeconfig(lab, server))
 }
 
 #[test]

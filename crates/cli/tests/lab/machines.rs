@@ -16,8 +16,7 @@ use atoll_testkit::{Machine, Namespace, Stops, Talk, eventually};
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, state_dir};
-use crate::threats_to_policy::sandboxes;
+use crate::fixture::Lab;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -42,8 +41,8 @@ fn text(value: &Value) -> String {
 
 /// The namespace of the pod that has a port.
 fn namespace(lab: &Lab, port: &Value) -> Namespace {
-    let uid = text(&port["spec"]["podUID"]);
-    Namespace::at(&state_dir(&lab.name).join(format!("netns/pod-{uid}")))
+    let pod = format!("{}/{}", text(&port["metadata"]["namespace"]), text(&port["spec"]["pod"]));
+    Namespace::at(&lab.sandbox(&pod))
 }
 
 /// Who the machine of a tenant is.
@@ -164,7 +163,7 @@ fn first_tap(lab: &Lab, before: &BTreeSet<PathBuf>) -> File {
         (!links.stdout.is_empty()).then(|| namespace.run(|| open_tap("eth0")).ok()).flatten()
     };
     eventually("the machine has its interface", || {
-        let new = sandboxes(lab).difference(before).next().cloned()?;
+        let new = lab.sandboxes().difference(before).next().cloned()?;
         // A namespace is there before it can be entered, and before it has an interface.
         thread::scope(|scope| scope.spawn(|| up(new)).join()).ok()?
     })
@@ -174,7 +173,7 @@ fn first_tap(lab: &Lab, before: &BTreeSet<PathBuf>) -> File {
 /// was up.
 fn moved(lab: &Lab, node: &str, face: Face, said: &AtomicU64) -> (Machine, u64) {
     lab.kubectl(&["delete", "pod", "-n", "acme", "vm"]).good();
-    let before = sandboxes(lab);
+    let before = lab.sandboxes();
     lab.apply(&yaml(&[machine("acme", node)])).good();
     let machine = Machine::boot(first_tap(lab, &before), face);
     let up = said.load(Ordering::Relaxed);

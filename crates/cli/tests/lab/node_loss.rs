@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::balancers::signal;
 use crate::documents::{pod, yaml};
 use crate::fixture::{Lab, await_condition};
 use crate::several_networks::{answer, server};
@@ -69,8 +68,8 @@ fn await_holders(lab: &Lab, count: usize) {
 
 /// The node is cut off and nothing on it does anything any more; then Kubernetes gives it up, and
 /// deletes its pods by force, since nobody there can say that they ended.
-fn lose_node2(lab: &Lab, agent: u32) {
-    signal(agent, "-STOP");
+fn lose_node2(lab: &Lab) {
+    lab.signal_agent("node2", "-STOP");
     lab.outside(&["ip", "link", "set", "node2", "down"]).good();
     lab.kubectl(&["delete", "node", "node2"]).good();
     let force = ["delete", "pods", "-n", HOME, "--force", "--grace-period=0"];
@@ -78,7 +77,7 @@ fn lose_node2(lab: &Lab, agent: u32) {
 }
 
 /// The node is there again, and says so.
-fn bring_node2_back(lab: &Lab, agent: u32, node: &Value) {
+fn bring_node2_back(lab: &Lab, node: &Value) {
     lab.outside(&["ip", "link", "set", "node2", "up"]).good();
     let mut made = node.clone();
     let metadata = &node["metadata"];
@@ -87,7 +86,7 @@ fn bring_node2_back(lab: &Lab, agent: u32, node: &Value) {
     let status = json!({"status": node["status"]}).to_string();
     let patch = ["patch", "node", "node2", "--subresource=status", "--type=merge", "-p", &status];
     lab.kubectl(&patch).good();
-    signal(agent, "-CONT");
+    lab.signal_agent("node2", "-CONT");
 }
 
 #[test]
@@ -101,9 +100,8 @@ fn what_pods_of_a_lost_node_held_comes_back_and_nothing_of_them_is_left_when_it_
     }
     assert_eq!(links(&lab, "node2"), LOST.len());
     let node = lab.kubectl(&["get", "node", "node2", "-o", "json"]).json();
-    let agent = lab.agent_pid("node2").unwrap();
 
-    lose_node2(&lab, agent);
+    lose_node2(&lab);
     await_holders(&lab, 2);
     for ip in &lost {
         lab.connect("acme/near", "tcp", &server(ip)).bad();
@@ -117,7 +115,7 @@ fn what_pods_of_a_lost_node_held_comes_back_and_nothing_of_them_is_left_when_it_
     assert!(addresses(&lab).is_disjoint(&lost), "what was freed a moment ago rests");
     LOST.iter().for_each(|pod| await_answer(&lab, pod, &near));
 
-    bring_node2_back(&lab, agent, &node);
+    bring_node2_back(&lab, &node);
     await_condition(|| links(&lab, "node2") == 0).expect("no link of a lost pod is left");
     lab.apply(&yaml(&[pod("acme/back", "node2", &json!({}), &json!({}))])).good();
     lab.wait_for_pods();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::asking;
 use crate::fixture::{
-    Lab, atoll_command, await_condition, await_some, kill_agent_and_await_the_next, state_dir,
+    Lab, atoll_command, await_condition, await_some, kill_agent_and_await_the_next,
 };
 
 pub(crate) const WIRE: &str = "172.30.0.1";
@@ -21,7 +21,7 @@ struct World {
 
 impl World {
     fn of(lab: &Lab) -> World {
-        let netns = state_dir(&lab.name).join("netns/fabric").display().to_string();
+        let netns = lab.place("fabric").display().to_string();
         World::enter(&netns, &["ip", "address", "add", &format!("{FAR}/32"), "dev", "lo"]);
         World::enter(&netns, &["ip", "link", "set", "lo", "up"]);
         let serve = ["lab", "enter", "--netns", &netns, "--", env!("CARGO_BIN_EXE_atoll")];
@@ -230,11 +230,10 @@ fn pods_of_every_node_leave_by_the_address_of_their_network_also_when_its_node_f
     lab.wait_for_pods();
     ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
     let first = lab.holder(EXITS[0].1, |_| true);
-    let agent = lab.agent_pid(&first).unwrap();
-    crate::balancers::signal(agent, "-STOP");
+    lab.signal_agent(&first, "-STOP");
     lab.holder(EXITS[0].1, |node| node != first);
     await_exits(&lab, if first == "node1" { "far" } else { "web" });
-    crate::balancers::signal(agent, "-CONT");
+    lab.signal_agent(&first, "-CONT");
     ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
     set_egress(&lab, "globex", "none");
     await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");

@@ -9,7 +9,7 @@ use atoll_testkit::Namespace;
 use atoll_testkit::names::{Row, number, question, read_framed, rows_of, table, write_framed};
 use hickory_proto::op::Message;
 
-use crate::fixture::{Lab, await_condition, state_dir};
+use crate::fixture::{Lab, await_condition};
 
 pub(crate) const RESOLVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)), 53);
@@ -33,10 +33,7 @@ fn lab_with_all_records() -> Lab {
 
 /// The namespace of a pod, for sockets of this process.
 pub(crate) fn inside(lab: &Lab, pod: &str) -> Namespace {
-    let (namespace, name) = pod.split_once('/').unwrap();
-    let uid = ["get", "pod", name, "-n", namespace, "-o", "jsonpath={.metadata.uid}"];
-    let uid = lab.kubectl(&uid).good();
-    Namespace::at(&state_dir(&lab.name).join("netns").join(format!("pod-{uid}")))
+    Namespace::at(&lab.sandbox(pod))
 }
 
 /// Asks again where nothing comes, as every client does.
@@ -79,16 +76,13 @@ fn check_by_library(lab: &Lab, rows: &[Row]) {
 }
 
 fn check_by_dig(lab: &Lab, rows: &[Row], over: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("questions");
     let lines: Vec<String> = rows
         .iter()
         .map(|row| format!("{}. {}", row.name.trim_end_matches('.'), row.kind))
         .collect();
-    std::fs::write(&file, lines.join("\n")).unwrap();
     let shown = ["+noall", "+comments", "+answer", "+authority", "+nocookie", over];
-    let dig = [&["dig"], &shown[..], &["-f", file.to_str().unwrap()]].concat();
-    let said = lab.exec(asker(rows[0].who), &dig).good();
+    let dig = [&["dig"], &shown[..], &["-f", "-"]].concat();
+    let said = lab.exec_fed(asker(rows[0].who), &dig, &lines.join("\n")).good();
     let answers: Vec<&str> = said.split(";; Got answer:").skip(1).collect();
     assert_eq!(answers.len(), rows.len(), "{said}");
     rows.iter().zip(answers).for_each(|(row, output)| row.holds_for_dig(output));
@@ -156,7 +150,7 @@ fn malformed_questions_of_a_pod_leave_its_tenant_and_the_other_answered_on_the_l
     };
     let web = "web.shop.svc.cluster.local";
     await_condition(|| ask("acme", web) == "198.18.1.10").expect("names are there");
-    let agent = lab.agent_pid("node1");
+    let agent = lab.agent("node1");
     inside(&lab, asker("acme")).run(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         for n in 0..1_500 {
@@ -171,5 +165,5 @@ fn malformed_questions_of_a_pod_leave_its_tenant_and_the_other_answered_on_the_l
     });
     await_condition(|| ask("acme", web) == "198.18.1.10").expect("its own is answered");
     assert_eq!(ask("umbrella", "vault.secret.svc.cluster.local"), "198.18.1.12");
-    assert_eq!(lab.agent_pid("node1"), agent, "the agent did not end");
+    assert_eq!(lab.agent("node1"), agent, "the agent did not end");
 }

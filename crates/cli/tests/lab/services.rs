@@ -132,8 +132,7 @@ fn equal_vips_of_two_tenants_lead_each_to_its_own_pods_on_every_node() {
         assert_eq!(answer(&lab, tenant, "tcp", &foreign), None, "not of this network");
     }
     for node in ["node1", "node2"] {
-        assert_eq!(lab.node(node, &["nft", "list", "ruleset"]).good(), "", "{node}");
-        assert_eq!(lab.node(node, &["iptables-save"]).good(), "", "{node}");
+        assert_eq!(lab.rules(node), "", "{node}");
     }
 }
 

@@ -19,7 +19,7 @@ use atoll_testkit::{Namespace, PacketSocket, Stops, eventually};
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
+use crate::fixture::{Lab, kill_agent_and_await_the_next};
 
 pub(crate) const TUNNEL_PORT: u16 = 4789;
 pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
@@ -68,8 +68,6 @@ impl Player {
             lab.kubectl(&["get", "port", "-n", namespace, &format!("{name}.eth0"), "-o", "json"]);
         let spec = &port.json()["spec"];
         let address = |place: usize| spec["ips"][place].as_str().unwrap().to_owned();
-        let uid = ["get", "pod", "-n", namespace, name, "-o", "jsonpath={.metadata.uid}"];
-        let uid = lab.kubectl(&uid).good();
         Player {
             face: Face {
                 mac: spec["mac"].as_str().unwrap().parse().unwrap(),
@@ -79,7 +77,7 @@ impl Player {
                     .map_or(Ipv6Addr::UNSPECIFIED, |_| address(1).parse().unwrap()),
             },
             network: spec["networkID"].as_u64().unwrap().try_into().unwrap(),
-            namespace: Namespace::at(&state_dir(&lab.name).join(format!("netns/pod-{uid}"))),
+            namespace: Namespace::at(&lab.sandbox(&format!("{namespace}/{name}"))),
         }
     }
 
@@ -166,7 +164,7 @@ impl Stage {
     }
 
     pub(crate) fn socket(&self, node: &str) -> PathBuf {
-        agent_socket(&self.lab, node)
+        self.lab.agent_socket(node)
     }
 
     /// Packets dropped on a node, of one network where it is given.
@@ -189,19 +187,15 @@ impl Stage {
 pub(crate) fn switch_offloads_off<'a>(lab: &Lab, pods: impl IntoIterator<Item = &'a Player>) {
     pods.into_iter().for_each(|player| player.namespace.switch_offloads_off("eth0"));
     for node in NODES {
-        let node = Namespace::at(&state_dir(&lab.name).join("netns").join(node));
+        let node = Namespace::at(&lab.place(node));
         ["eth0", "atoll-vx"].iter().for_each(|link| node.switch_offloads_off(link));
     }
-}
-
-fn agent_socket(lab: &Lab, node: &str) -> PathBuf {
-    state_dir(&lab.name).join(format!("nodes/{node}/agent.sock"))
 }
 
 /// Packets dropped on a node, of one network where it is given.
 pub(crate) fn dropped(lab: &Lab, node: &str, network: Option<&str>, reason: &str) -> u64 {
     let drops = eventually("the agent gives its counters", || {
-        match ask(&agent_socket(lab, node), &AgentRequest::Drops) {
+        match ask(&lab.agent_socket(node), &AgentRequest::Drops) {
             Ok(AgentReply::Drops(drops)) => Some(drops),
             _ => None,
         }
@@ -308,7 +302,7 @@ fn no_forged_frame_passes_while_agents_are_upgraded() {
 
 /// A machine on the nodes' own wire that is no node.
 fn stranger(lab: &Lab) -> Namespace {
-    let wire = Namespace::at(&state_dir(&lab.name).join("netns/fabric"));
+    let wire = Namespace::at(&lab.place("fabric"));
     let stranger = Namespace::new();
     wire.ip("link add stranger type veth peer name uplink");
     wire.ip("link set stranger master fabric0 up");

@@ -12,7 +12,7 @@ use atoll_types::GATEWAY_V6;
 use serde_json::json;
 
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, state_dir};
+use crate::fixture::Lab;
 use crate::outside::{WIRE, set_egress};
 use crate::tenants::network;
 use crate::threats::{
@@ -94,7 +94,7 @@ fn tunnels_are_closed(scene: &Scene) {
     let inner = packet(attacker, scene.foreign.face.ip.into(), 17, &datagram((1, 2), b"?"));
     let carried = forge::vxlan(scene.foreign.network, &inner);
     let tunnelled = datagram((TUNNEL_PORT, TUNNEL_PORT), &carried);
-    let wire = Namespace::at(&state_dir(&scene.lab.name).join("netns/fabric"));
+    let wire = Namespace::at(&scene.lab.place("fabric"));
     let outside = wire.run(|| UdpSocket::bind((WIRE, TUNNEL_PORT)).unwrap());
     outside.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let socket = scene.attacker.packets();

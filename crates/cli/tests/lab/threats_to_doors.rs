@@ -10,7 +10,7 @@ use atoll_testkit::{Namespace, PacketSocket, uninterrupted};
 use serde_json::json;
 
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, await_condition, state_dir};
+use crate::fixture::{Lab, await_condition};
 use crate::names::counted;
 use crate::threats::Player;
 use crate::threats_to_names::host_side;
@@ -44,7 +44,7 @@ impl Scene {
         lab.apply(&yaml(&[pod("acme/near", "node1", &json!({}), &nics("default", 6))])).good();
         lab.wait_for_pods();
         let near = Player::find(&lab, "acme", "near");
-        let of = |name| Namespace::at(&state_dir(&lab.name).join("netns").join(name));
+        let of = |name| Namespace::at(&lab.place(name));
         let (wire, node) = (of("fabric"), of("node1"));
         node.run(believe_every_source);
         let alias = aliases_of(host_side(&near))[0];
@@ -105,7 +105,7 @@ fn who_speaks_for_a_pod_from_the_wire_is_not_heard_and_the_pod_is_also_when_its_
     scene.node.run(believe_every_source);
     scene.the_forger_is_not_heard();
     let open = SocketAddr::new(behind(), DOOR_PORT);
-    let wire = Namespace::at(&state_dir(&scene.lab.name).join("netns/fabric"));
+    let wire = Namespace::at(&scene.lab.place("fabric"));
     let brief = Duration::from_millis(500);
     let called = wire.run(|| std::net::TcpStream::connect_timeout(&open, brief));
     assert!(called.is_err(), "nor does it get a connection");

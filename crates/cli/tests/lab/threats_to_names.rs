@@ -16,7 +16,7 @@ use hickory_proto::op::Message;
 use serde_json::{Value, json};
 
 use crate::documents::{self, yaml};
-use crate::fixture::{Lab, await_condition, state_dir};
+use crate::fixture::{Lab, await_condition};
 use crate::names::{answer, code, counted, eventually, pod_spec, service};
 use crate::records::{RESOLVER, inside};
 use crate::threats::{Player, Stage};
@@ -43,7 +43,7 @@ const UDP: u8 = 17;
 
 /// The wire between the nodes, where servers outside are.
 fn wire(lab: &Lab) -> Namespace {
-    Namespace::at(&state_dir(&lab.name).join("netns/fabric"))
+    Namespace::at(&lab.place("fabric"))
 }
 
 /// Says how a tenant's network asks outside.
@@ -347,7 +347,7 @@ fn names_outside_lead_into_a_network_only_where_it_wants_that() {
 #[test]
 fn a_network_cannot_have_the_agent_ask_a_node_and_what_else_it_names_is_asked() {
     let (lab, liar, _honest) = lab_with_a_liar();
-    let node = Namespace::at(&state_dir(&lab.name).join("netns/node1"));
+    let node = Namespace::at(&lab.place("node1"));
     let at = |ip: &str| node.run(|| UdpSocket::bind((ip, 5300)).unwrap());
     let servers = ["172.30.0.11", "127.0.0.1"]
         .map(|ip| Upstream::at(at(ip), |packet, _| vec![reply(packet, 0, &[(A, 300, &LIE)])]));

@@ -3,7 +3,6 @@
 //! that were allowed before.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use atoll_types::MacAddr;
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
-use crate::fixture::{Lab, kill_agent_and_await_the_next, state_dir};
+use crate::fixture::{Lab, kill_agent_and_await_the_next};
 use crate::threats::{NODES, Player, Stage, attack, switch_offloads_off};
 
 const FIN: u8 = 0x01;
@@ -48,13 +47,6 @@ fn frames(from: &Face, victim: &Face) -> Vec<Vec<u8>> {
         [datagram, packet(from, to, 6, &forge::tcp((4000, 4001), SYN))]
     };
     ends.into_iter().flat_map(of).collect()
-}
-
-/// The namespaces that the lab has made for pods.
-pub(crate) fn sandboxes(lab: &Lab) -> BTreeSet<PathBuf> {
-    let all = fs::read_dir(state_dir(&lab.name).join("netns")).unwrap();
-    let all = all.map(|entry| entry.unwrap().path());
-    all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("pod-")).collect()
 }
 
 /// A pod that is about to come, and attacks as soon as it can.
@@ -94,7 +86,7 @@ fn as_soon_as<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 /// interface later still.
 fn first_interface(lab: &Lab, before: &BTreeSet<PathBuf>) -> PacketSocket {
     as_soon_as("the newcomer has an interface", || {
-        let new = sandboxes(lab).difference(before).next().cloned()?;
+        let new = lab.sandboxes().difference(before).next().cloned()?;
         let open = || Namespace::at(&new).run(|| PacketSocket::open("eth0"));
         thread::scope(|scope| scope.spawn(open).join()).ok()?.ok()
     })
@@ -155,7 +147,7 @@ impl Stage {
 
     /// A pod comes while `moment` happens, and nobody hears of it.
     fn holds_back(&self, newcomer: &Newcomer, moment: impl FnOnce(&Lab)) {
-        let before = (sandboxes(&self.lab), self.denied());
+        let before = (self.lab.sandboxes(), self.denied());
         let heard = self.victims().map(Player::packets);
         let victims = [&self.near, &self.far];
         let frames: Vec<_> =

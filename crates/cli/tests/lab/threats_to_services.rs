@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::asking::{Asker, await_unanswered};
 use crate::documents::{nics, pod, yaml};
-use crate::fixture::{Lab, await_condition, state_dir};
+use crate::fixture::{Lab, await_condition};
 use crate::outside::WIRE;
 use crate::service_cases::{Stage, TENANTS, at};
 
@@ -25,7 +25,7 @@ struct NodeProgram {
 
 impl NodeProgram {
     fn start(lab: &Lab, (node, ip): (&str, &str), port: u16) -> NodeProgram {
-        let node = Namespace::at(&state_dir(&lab.name).join("netns").join(node));
+        let node = Namespace::at(&lab.place(node));
         let listener = node.run(|| TcpListener::bind(("::", port)).unwrap());
         listener.set_nonblocking(true).unwrap();
         NodeProgram { listener, at: format!("{ip}/{port}") }

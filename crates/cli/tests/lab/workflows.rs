@@ -29,7 +29,7 @@ fn seed(name: &str, tenant: &str, changes: &[(&str, &str)]) -> String {
 
 /// Sends manifests of the design to the lab's API.
 fn send(lab: &Lab, home: &str, manifest: &str) {
-    let file = lab.file(&format!("{home}-{}.json", manifest.len()), manifest);
+    let file = lab.manifest(manifest);
     let args = ["apply", "-n", home, "-f", file.to_str().unwrap()];
     lab.atoll(&args).good();
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Lab, atoll, kill_agent_and_await_the_next};
+use crate::fixture::{Lab, kill_agent_and_await_the_next};
 
 const SERVER: &str = "10.0.0.6:8080";
 
@@ -89,10 +89,9 @@ fn a_pod_never_speaks_before_its_policy_also_right_after_the_agent_came_back() {
                                    "command": ["sh", "-c", speak] }] },
     });
     lab.apply(&pod.to_string()).good();
-    let logs = ["lab", "logs", "--name", &lab.name, "-n", "acme", "quiet"];
     let mut said = String::new();
     crate::fixture::await_condition(|| {
-        said = atoll(&logs).out;
+        said = lab.logs("acme/quiet").out;
         said.contains("finished")
     })
     .expect("the pod says what it tried");
