@@ -43,8 +43,8 @@ struct Options {
     /// The program of the lab's tests, of which those run here that need no lab.
     #[arg(long, env = "ATOLL_LAB_TESTS")]
     lab_tests: Option<PathBuf>,
-    /// How many seconds the API is away. More shows more only of what grows with time.
-    #[arg(long, env = "E2E_API_AWAY", value_name = "SECONDS", default_value_t = 60)]
+    /// How many seconds the API is away.
+    #[arg(long, env = "E2E_API_AWAY", value_name = "SECONDS", default_value_t = 300)]
     api_away: u64,
     /// Only the part that CI runs.
     #[arg(long)]
