@@ -12,10 +12,9 @@ pub(crate) fn apply(stage: &Stage) -> Result<String> {
 }
 
 fn apply_with(stage: &Stage, options: &[&str]) -> Result<String> {
-    let place = stage.api_server().map(|(host, port)| format!("{host}:{port}"));
-    let place = place.iter().flat_map(|place| ["--api-server", place]);
-    let options = options.iter().copied();
-    stage.atoll(&["install"].into_iter().chain(place).chain(options).collect::<Vec<_>>())
+    let settings = stage.settings();
+    let settings = settings.iter().map(String::as_str).chain(options.iter().copied());
+    stage.atoll(&["install"].into_iter().chain(settings).collect::<Vec<_>>())
 }
 
 /// The same, where tenants get only the networks that they ask for, as in the lab.

@@ -31,6 +31,14 @@ struct Options {
     /// HOST:PORT of that cluster's API as its nodes reach it; needed where kube-proxy is missing.
     #[arg(long, env = "E2E_API_SERVER")]
     api_server: Option<String>,
+    /// What else `atoll install` is told on that cluster, such as `--cluster-dns=10.43.0.10`.
+    #[arg(long, env = "E2E_INSTALL", value_name = "OPTIONS", requires = "kubeconfig")]
+    #[arg(value_delimiter = ' ', allow_hyphen_values = true)]
+    install: Vec<String>,
+    /// The range that the podCIDRs of that cluster's nodes are parts of, where Atoll is its only network
+    /// and no kube-proxy runs; without it, pods of no tenant are not tried there.
+    #[arg(long, env = "E2E_PLAIN_NETWORK", value_name = "CIDR", requires = "kubeconfig")]
+    plain_network: Option<String>,
     /// The folder of Kubernetes programs that `real/build` prints.
     #[arg(long, env = "ATOLL_KUBERNETES", required_unless_present = "kubeconfig")]
     kubernetes: Option<PathBuf>,

@@ -11,6 +11,8 @@ use crate::install;
 use crate::kubectl::{Atoll, Kubectl};
 
 const NODES: u8 = 3;
+/// What the nodes of our own clusters get their podCIDRs from.
+const OWN_PODS: &str = "10.244.0.0/16";
 
 /// A cluster, and how to speak to it.
 pub(crate) struct Stage {
@@ -18,6 +20,9 @@ pub(crate) struct Stage {
     atoll: Atoll,
     own: Option<(Cluster, UpOptions)>,
     api_server: Option<(String, String)>,
+    /// What else `atoll install` is told.
+    settings: Vec<String>,
+    plain_network: Option<String>,
     lab_tests: Option<PathBuf>,
     api_away: Duration,
 }
@@ -39,9 +44,12 @@ impl Stage {
         ["pause", "atoll"].iter().try_for_each(|image| cluster.load(&archive(image)))
     }
 
-    /// The API's host and port where the nodes cannot use its service address.
-    pub(crate) fn api_server(&self) -> Option<&(String, String)> {
-        self.api_server.as_ref()
+    /// What `atoll install` is told here.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let place = self.api_server.iter();
+        let place =
+            place.flat_map(|(host, port)| ["--api-server".into(), format!("{host}:{port}")]);
+        place.chain(self.settings.iter().cloned()).collect()
     }
 
     /// The program that a user installs with.
@@ -52,6 +60,11 @@ impl Stage {
     /// The cluster, where its nodes are ours to kill.
     pub(crate) fn own_cluster(&self) -> Option<&Cluster> {
         self.own.as_ref().map(|(cluster, _)| cluster)
+    }
+
+    /// What the nodes have their podCIDRs from, where Atoll may be the network of all pods.
+    pub(crate) fn plain_network(&self) -> Option<&str> {
+        self.plain_network.as_deref()
     }
 
     /// The program of the lab's tests.
@@ -96,7 +109,9 @@ fn own(options: &Options) -> Result<Stage> {
     let up = UpOptions { nodes: NODES, port: 0, kubernetes };
     let atoll = Atoll::new(options.atoll.clone(), cluster.kubeconfig());
     let api_server = Some((host, port.to_string()));
-    Ok(Stage { own: Some((cluster, up)), ..stage(options, kubectl, atoll, api_server) })
+    let plain_network = Some(OWN_PODS.to_owned());
+    let own = Some((cluster, up));
+    Ok(Stage { own, plain_network, ..stage(options, kubectl, atoll, api_server) })
 }
 
 fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
@@ -104,7 +119,7 @@ fn given(options: &Options, kubeconfig: &Path) -> Result<Stage> {
         let (host, port) = address.rsplit_once(':').context("E2E_API_SERVER is not HOST:PORT")?;
         Ok::<_, anyhow::Error>((host.to_owned(), port.to_owned()))
     });
-    let kubectl = Kubectl::new("kubectl".into(), kubeconfig.to_owned());
+    let kubectl = Kubectl::new(in_tree("scripts/kubectl"), kubeconfig.to_owned());
     let atoll = Atoll::new(options.atoll.clone(), kubeconfig.to_owned());
     Ok(stage(options, kubectl, atoll, api_server.transpose()?))
 }
@@ -117,7 +132,8 @@ fn stage(
 ) -> Stage {
     let (lab_tests, api_away) = (options.lab_tests.clone(), options.api_away);
     let api_away = Duration::from_secs(api_away);
-    Stage { kubectl, atoll, own: None, api_server, lab_tests, api_away }
+    let (settings, plain_network) = (options.install.clone(), options.plain_network.clone());
+    Stage { kubectl, atoll, own: None, api_server, settings, plain_network, lab_tests, api_away }
 }
 
 /// A file of this tree.

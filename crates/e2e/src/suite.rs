@@ -16,19 +16,35 @@ use crate::stage::Stage;
 pub(crate) struct Promise {
     pub(crate) sentence: &'static str,
     check: fn(&Stage) -> Result<()>,
-    /// Whether it needs nodes that the suite made itself, and may kill.
-    own_nodes: bool,
+    /// What the cluster lacks that it needs, if it lacks something.
+    lacks: fn(&Stage) -> Option<&'static str>,
     /// Whether it is in the part that CI runs.
     pub(crate) smoke: bool,
 }
 
 const fn promise(sentence: &'static str, check: fn(&Stage) -> Result<()>) -> Promise {
-    Promise { sentence, check, own_nodes: false, smoke: false }
+    Promise { sentence, check, lacks: |_| None, smoke: false }
 }
 
 impl Promise {
+    /// It needs nodes that the suite made itself, and may kill.
     const fn on_own_nodes(self) -> Self {
-        Promise { own_nodes: true, ..self }
+        let lacks = |stage: &Stage| stage.own_cluster().is_none().then_some("nodes that are ours");
+        Promise { lacks, ..self }
+    }
+
+    /// It needs Atoll to be the only network.
+    const fn with_plain_network(self) -> Self {
+        let lacks = |stage: &Stage| {
+            stage.plain_network().is_none().then_some("a range for pods of no tenant")
+        };
+        Promise { lacks, ..self }
+    }
+
+    /// It needs a cluster whose services have addresses of both families.
+    const fn in_both_families(self) -> Self {
+        let lacks = |stage: &Stage| (!families::are_both(stage)).then_some("a second family");
+        Promise { lacks, ..self }
     }
 
     const fn smoke(self) -> Self {
@@ -74,7 +90,7 @@ const PROMISES: &[Promise] = &[
         "a service with an address of each family leads to its own tenant's pod by both",
         families::services_have_both,
     )
-    .on_own_nodes(),
+    .in_both_families(),
     promise(
         "what of a policy is not enforced is told as its event",
         services::faults_of_policies_are_told,
@@ -132,43 +148,43 @@ const PROMISES: &[Promise] = &[
         "an upgrade keeps the settings, and as the only network Atoll serves pods of no tenant",
         plain::upgraded,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "plain pods reach each other, by their own addresses, and nodes",
         plain::everybody_meets,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "services of no tenant's namespace are led for plain pods, without kube-proxy",
         plain_services::are_led,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "services of no tenant's namespace are led for the nodes' own processes, too",
         plain_services::nodes_are_led,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "node ports of no tenant's services lead to pods of their node and of others",
         plain_ports::node_ports_are_led,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "and to pods of their node alone, seen by their clients' address, where they say so",
         plain_ports::node_ports_stay_on_their_node_where_they_say_so,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "plain pods reach the API, which knows them by their tokens",
         plain_services::the_api_is_reached,
     )
-    .on_own_nodes(),
+    .with_plain_network(),
     promise(
         "services of plain pods and of tenants are not each other's",
         plain_services::tenants_have_their_own,
     )
-    .on_own_nodes(),
-    promise("plain pods and tenants do not meet", plain::tenants_stay_apart).on_own_nodes(),
+    .with_plain_network(),
+    promise("plain pods and tenants do not meet", plain::tenants_stay_apart).with_plain_network(),
     promise(
         "uninstalling is refused while tenants have pods",
         leaving::refused_while_tenants_have_pods,
@@ -209,9 +225,9 @@ fn chosen(from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> Vec<&'sta
 }
 
 fn holds(stage: &Stage, promise: &Promise) -> bool {
-    let Promise { sentence, check, own_nodes, .. } = promise;
-    if *own_nodes && stage.own_cluster().is_none() {
-        println!("skip {sentence} (these nodes are not ours)");
+    let Promise { sentence, check, lacks, .. } = promise;
+    if let Some(what) = lacks(stage) {
+        println!("skip {sentence} (this cluster lacks {what})");
         return true;
     }
     println!("     … {sentence}");

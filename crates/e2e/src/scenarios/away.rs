@@ -25,7 +25,7 @@ pub(crate) fn pods_go_on(stage: &Stage) -> Result<()> {
     let seconds = (stage.api_away().as_secs() + 20).to_string();
     let talk = ["atoll", "toolbox", "flow", "--udp", "10.0.0.6", "--rate", "200"];
     let talk = [&talk[..], &["--under-way", "64", "--seconds", &seconds]].concat();
-    stage.kubectl.apply(&life::pod("talker", &talk))?;
+    stage.kubectl.apply(&life::pod(stage, "talker", &talk)?)?;
     let talker = ["pod", "--namespace=acme", "talker"];
     stage.kubectl.wait_for("talker to run", &talker, |pod| pod["status"]["phase"] == "Running")?;
     stage.kubectl.apply(&mortal())?;

@@ -20,6 +20,12 @@ const PORT: u16 = 80;
 /// Where both tenants' services get their own addresses from.
 const SERVICE_RANGES: [&str; 2] = ["198.18.0.0/16", "fd00:96::/112"];
 
+/// Whether services of the cluster have addresses of both families.
+pub(crate) fn are_both(stage: &Stage) -> bool {
+    let ranges = stage.kubectl.get(&["servicecidrs", "kubernetes"]);
+    ranges.is_ok_and(|ranges| ranges["spec"]["cidrs"].as_array().is_some_and(|it| it.len() == 2))
+}
+
 /// A Service with an address of each family leads each tenant to its own pod by either, under a name
 /// that has both, and shows it the client's own address. The other tenant's lead nowhere.
 pub(crate) fn services_have_both(stage: &Stage) -> Result<()> {

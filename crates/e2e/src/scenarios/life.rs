@@ -11,6 +11,7 @@ use crate::install::{self, NAMESPACE};
 use crate::kubectl::{PATIENCE, has_condition, items};
 use crate::scenarios::{agents, names};
 use crate::stage::Stage;
+use crate::tenants;
 
 /// How many pods come and go at once, and how long that may take on a busy machine.
 const BURST: usize = 200;
@@ -115,7 +116,8 @@ pub(crate) fn node_is_drained(stage: &Stage) -> Result<()> {
 /// A pod of acme comes to run, and goes again.
 pub(crate) fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
     wait_until(&format!("{name} to be admitted"), PATIENCE, || {
-        stage.kubectl.apply(&pod(name, &["atoll", "toolbox", "serve"])).map(|_| true)
+        let pod = pod(stage, name, &["atoll", "toolbox", "serve"])?;
+        stage.kubectl.apply(&pod).map(|_| true)
     })?;
     let is_ready = |found: &Value| has_condition(found, "Ready");
     stage.kubectl.wait_for(
@@ -126,13 +128,15 @@ pub(crate) fn starts_a_pod(stage: &Stage, name: &str) -> Result<()> {
     stage.kubectl.run(&["delete", "pod", "--namespace=acme", name]).map(drop)
 }
 
-/// On node2, beside acme/db.
-pub(crate) fn pod(name: &str, command: &[&str]) -> String {
+/// On the second node, beside acme/db.
+pub(crate) fn pod(stage: &Stage, name: &str, command: &[&str]) -> Result<String> {
     let mut spec = spec(command);
-    spec["nodeName"] = "node2".into();
+    let second = &tenants::nodes(&stage.kubectl)?[1];
+    spec["nodeSelector"] = json!({"kubernetes.io/hostname": second});
     spec["restartPolicy"] = "Never".into();
     let metadata = json!({"name": name, "namespace": "acme"});
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string()
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    Ok(pod.to_string())
 }
 
 fn burst() -> String {

@@ -10,8 +10,6 @@ use crate::kubectl::{has_condition, items};
 use crate::stage::Stage;
 use crate::tenants;
 
-/// What the nodes of our own clusters get their podCIDRs from.
-const RANGE: &str = "10.244.0.0/16";
 pub(super) const NAMESPACE: &str = "plain";
 const YESTERDAYS: &str = "atoll-of-yesterday";
 /// A pod that uses its node's network.
@@ -23,7 +21,8 @@ const PODS: [(&str, usize); 4] = [("one", 0), ("two", 0), ("three", 1), (HOST, 1
 /// An upgrade keeps what was said before and adds this; what the version before had beside it goes.
 pub(crate) fn upgraded(stage: &Stage) -> Result<()> {
     leave_something_of_yesterday(stage)?;
-    let said = stage.atoll(&["upgrade", "--plain-network", RANGE])?;
+    let range = stage.plain_network().context("no range for plain pods was given")?;
+    let said = stage.atoll(&["upgrade", "--plain-network", range])?;
     ensure!(said.contains("daemonset.apps/atoll-agent configured"), "it said {said}");
     ensure!(said.contains("deployment.apps/atoll-controller unchanged"), "it said {said}");
     let gone = format!("clusterrole.rbac.authorization.k8s.io/{YESTERDAYS} deleted");
