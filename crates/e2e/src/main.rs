@@ -6,6 +6,7 @@
 mod evidence;
 mod install;
 mod kubectl;
+mod looks;
 mod scenarios;
 mod stage;
 mod stop;

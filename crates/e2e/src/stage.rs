@@ -1,5 +1,6 @@
 //! Where the suite runs: on nodes of its own, or on a cluster that somebody gave.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use atoll_realnodes::{Cluster, UpOptions};
 use crate::Options;
 use crate::install;
 use crate::kubectl::{Atoll, Kubectl};
+use crate::looks::Looks;
 
 const NODES: u8 = 3;
 /// What the nodes of our own clusters get their podCIDRs from.
@@ -25,6 +27,8 @@ pub(crate) struct Stage {
     plain_network: Option<String>,
     lab_tests: Option<PathBuf>,
     api_away: Duration,
+    /// What nodes of our own had before Atoll came to them for the first time.
+    before: OnceCell<Looks>,
 }
 
 impl Stage {
@@ -65,6 +69,20 @@ impl Stage {
     /// What the nodes have their podCIDRs from, where Atoll may be the network of all pods.
     pub(crate) fn plain_network(&self) -> Option<&str> {
         self.plain_network.as_deref()
+    }
+
+    /// Looks at nodes of our own, to which Atoll did not come yet.
+    pub(crate) fn look_first(&self) -> Result<()> {
+        if let (Some(cluster), None) = (self.own_cluster(), self.before.get()) {
+            let looks = Looks::at(cluster)?;
+            self.before.get_or_init(|| looks);
+        }
+        Ok(())
+    }
+
+    /// What they had then, where this run saw it.
+    pub(crate) fn first_looks(&self) -> Option<(&Cluster, &Looks)> {
+        self.own_cluster().zip(self.before.get())
     }
 
     /// The program of the lab's tests.
@@ -133,7 +151,17 @@ fn stage(
     let (lab_tests, api_away) = (options.lab_tests.clone(), options.api_away);
     let api_away = Duration::from_secs(api_away);
     let (settings, plain_network) = (options.install.clone(), options.plain_network.clone());
-    Stage { kubectl, atoll, own: None, api_server, settings, plain_network, lab_tests, api_away }
+    Stage {
+        kubectl,
+        atoll,
+        own: None,
+        api_server,
+        settings,
+        plain_network,
+        lab_tests,
+        api_away,
+        before: OnceCell::new(),
+    }
 }
 
 /// A file of this tree.

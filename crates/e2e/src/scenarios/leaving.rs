@@ -1,22 +1,13 @@
 //! Uninstalling: refused while somebody would be hurt, and then without a trace.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, ensure};
-use atoll_realnodes::{Cluster, Node, wait_until};
+use atoll_realnodes::wait_until;
 use serde_json::Value;
 
 use crate::install::{self, NAMESPACE};
 use crate::kubectl::{PATIENCE, has_condition, items};
+use crate::looks::Looks;
 use crate::stage::{Stage, in_tree};
-
-/// What a node has of what a network plugin could touch: links, addresses, routes, and the files of
-/// shared folders.
-const LOOK: &str = "ip -br link | cut -d@ -f1 | cut -d' ' -f1; ip route; ip -6 route; \
-    find /opt/cni/bin /etc/cni/net.d /sys/fs/bpf /run -maxdepth 1 | sort";
-
-/// The namespaces of pods are there because of pods, and go with them.
-const NOT_OURS: [&str; 1] = ["/run/netns"];
 
 pub(crate) fn refused_while_tenants_have_pods(stage: &Stage) -> Result<()> {
     let refused = stage.atoll(&["uninstall"]);
@@ -36,7 +27,8 @@ const CLUSTER_KINDS: [&str; 7] = [
     "validatingadmissionpolicybindings",
 ];
 
-/// Without `--purge`, a tenant stays in the API; with it, nothing does.
+/// Without `--purge`, a tenant stays in the API; with it, nothing does, and nodes of our own are as they
+/// were before the first installation, whatever was tried in between.
 pub(crate) fn nothing_stays(stage: &Stage) -> Result<()> {
     stage.kubectl.apply(TENANT)?;
     wait_until("the tenant to have its role", PATIENCE, || {
@@ -49,6 +41,15 @@ pub(crate) fn nothing_stays(stage: &Stage) -> Result<()> {
     ensure!(items(&stage.kubectl.get(&DNS_PODS)?).is_empty(), "DNS pods stay without a network");
     ensure!(items(&stage.kubectl.get(&["tenants"])?).len() == 1, "the tenant went, too");
     stage.atoll(&["uninstall", "--purge"])?;
+    nothing_is_in_the_api(stage)?;
+    match stage.first_looks() {
+        Some((cluster, before)) => before.are_back(cluster),
+        None => Ok(()),
+    }
+}
+
+/// No object of an installation is there.
+pub(crate) fn nothing_is_in_the_api(stage: &Stage) -> Result<()> {
     for kind in CLUSTER_KINDS {
         let listed = stage.kubectl.run(&["get", kind, "-o", "name"])?;
         ensure!(!listed.contains("atoll"), "of {kind} there are still {listed}");
@@ -75,21 +76,13 @@ const DNS_PODS: [&str; 3] = ["pods", "--all-namespaces", "--selector=atoll.dev/d
 /// cluster that has policies of somebody else.
 pub(crate) fn nodes_are_as_before(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours to look at")?;
-    let before = looks(cluster)?;
+    let before = Looks::at(cluster)?;
     let theirs = bring_others_policies(stage)?;
     let said = install::apply(stage)?;
     ensure!(said.contains(&format!("{POLICIES} is not Atoll's: left as it is")), "it said {said}");
-    let between = looks(cluster)?;
-    ensure!(
-        before.iter().zip(&between).all(|(before, with)| with.len() > before.len() + 4),
-        "Atoll is not seen on nodes"
-    );
+    ensure!(before.are_fewer_than(&Looks::at(cluster)?), "Atoll is not seen on nodes");
     stage.atoll(&["uninstall", "--purge"])?;
-    for (before, after) in before.iter().zip(looks(cluster)?) {
-        let new: Vec<_> = after.difference(before).collect();
-        let gone: Vec<_> = before.difference(&after).collect();
-        ensure!(new.is_empty() && gone.is_empty(), "left behind: {new:?}; taken along: {gone:?}");
-    }
+    before.are_back(cluster)?;
     what_others_brought_stays(stage, &theirs)
 }
 
@@ -123,16 +116,4 @@ fn what_others_brought_stays(stage: &Stage, theirs: &Value) -> Result<()> {
     ensure!(after["spec"] == *theirs, "the definition of others was changed to {after}");
     stage.kubectl.run(&["get", POLICIES, "theirs"]).context("the policy of others is gone")?;
     stage.kubectl.run(&["delete", "crd", POLICIES]).map(drop)
-}
-
-fn looks(cluster: &Cluster) -> Result<Vec<BTreeSet<String>>> {
-    cluster.nodes().into_iter().map(|node| look(cluster, node)).collect()
-}
-
-fn look(cluster: &Cluster, node: Node) -> Result<BTreeSet<String>> {
-    let output = cluster.on_node(node, "sh")?.args(["-c", LOOK]).output()?;
-    ensure!(output.status.success(), "cannot look at {node}");
-    let text = String::from_utf8(output.stdout)?;
-    let ours = text.lines().filter(|line| !NOT_OURS.contains(line));
-    Ok(ours.map(str::to_owned).collect())
 }

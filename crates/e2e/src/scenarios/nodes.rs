@@ -9,6 +9,7 @@ use crate::stage::Stage;
 
 /// Installed once, there is nothing to do a second time.
 pub(crate) fn become_ready(stage: &Stage) -> Result<()> {
+    stage.look_first()?;
     install::apply(stage)?;
     let again = install::apply(stage)?;
     let changed: Vec<_> = again
