@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -47,6 +47,11 @@ pub(crate) struct Kubectl {
 impl Kubectl {
     pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
         Kubectl { program, kubeconfig }
+    }
+
+    /// Of which cluster it is.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {

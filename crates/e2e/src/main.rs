@@ -49,6 +49,9 @@ struct Options {
     /// The atoll program that installs; by default the one in the path.
     #[arg(long, env = "ATOLL_PROGRAM", default_value = "atoll")]
     atoll: PathBuf,
+    /// helm, which installs the chart; `real/helm/build` builds one.
+    #[arg(long, env = "ATOLL_HELM")]
+    helm: Option<PathBuf>,
     /// The program of the lab's tests, of which those run here that need no lab.
     #[arg(long, env = "ATOLL_LAB_TESTS")]
     lab_tests: Option<PathBuf>,

@@ -25,6 +25,7 @@ pub(crate) struct Stage {
     /// What else `atoll install` is told.
     settings: Vec<String>,
     plain_network: Option<String>,
+    helm: Option<PathBuf>,
     lab_tests: Option<PathBuf>,
     api_away: Duration,
     /// What nodes of our own had before Atoll came to them for the first time.
@@ -46,6 +47,16 @@ impl Stage {
         cluster.down()?;
         cluster.up(options)?;
         ["pause", "atoll"].iter().try_for_each(|image| cluster.load(&archive(image)))
+    }
+
+    /// The API's host and port where the nodes cannot use its service address.
+    pub(crate) fn api_server(&self) -> Option<&(String, String)> {
+        self.api_server.as_ref()
+    }
+
+    /// The program that installs charts.
+    pub(crate) fn helm(&self) -> Option<&Path> {
+        self.helm.as_deref()
     }
 
     /// What `atoll install` is told here.
@@ -148,8 +159,8 @@ fn stage(
     atoll: Atoll,
     api_server: Option<(String, String)>,
 ) -> Stage {
-    let (lab_tests, api_away) = (options.lab_tests.clone(), options.api_away);
-    let api_away = Duration::from_secs(api_away);
+    let (helm, lab_tests) = (options.helm.clone(), options.lab_tests.clone());
+    let api_away = Duration::from_secs(options.api_away);
     let (settings, plain_network) = (options.install.clone(), options.plain_network.clone());
     Stage {
         kubectl,
@@ -158,6 +169,7 @@ fn stage(
         api_server,
         settings,
         plain_network,
+        helm,
         lab_tests,
         api_away,
         before: OnceCell::new(),

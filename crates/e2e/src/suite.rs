@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::scenarios::{
-    agents, away, beside, defaults, families, infra, lab, leaving, life, names, nodes, plain,
+    agents, away, beside, by_others, defaults, families, infra, lab, leaving, life, names, nodes, plain,
     plain_ports, plain_services, power, probes, reach, restored, services, upgraded, users,
     workloads,
 };
@@ -38,6 +38,12 @@ impl Promise {
         let lacks = |stage: &Stage| {
             stage.plain_network().is_none().then_some("a range for pods of no tenant")
         };
+        Promise { lacks, ..self }
+    }
+
+    /// It needs a chart's program.
+    const fn with_helm(self) -> Self {
+        let lacks = |stage: &Stage| stage.helm().is_none().then_some("helm");
         Promise { lacks, ..self }
     }
 
@@ -195,6 +201,9 @@ const PROMISES: &[Promise] = &[
         .smoke(),
     promise("installed and removed, nodes are as before", leaving::nodes_are_as_before)
         .on_own_nodes(),
+    promise("a release of the chart comes and goes, and nothing stays", by_others::by_helm)
+        .with_helm(),
+    promise("the manifests come and go, and nothing stays", by_others::by_manifests),
     promise("the tests of the lab that need no lab hold here", lab::tests_hold).on_own_nodes(),
     promise(
         "beside another network, pods and packets of that one stay as they are",

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod away;
 pub(crate) mod beside;
+pub(crate) mod by_others;
 pub(crate) mod defaults;
 pub(crate) mod families;
 pub(crate) mod infra;
