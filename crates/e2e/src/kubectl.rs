@@ -78,7 +78,7 @@ impl Kubectl {
     }
 
     /// Runs it with something on its standard input.
-    fn feed(&self, arguments: &[&str], input: &str) -> Result<Output> {
+    pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> Result<Output> {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot run kubectl")?;

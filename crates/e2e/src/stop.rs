@@ -1,7 +1,6 @@
 //! Being stopped: the work is done by a process of its own, so that whoever is told to stop can end
 //! it at any moment and clean up after it in peace.
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use anyhow::{Context, Result, bail};
@@ -10,17 +9,18 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Options;
 use crate::stage::Stage;
+use crate::{Options, evidence};
 
 /// Whether the work went well. SIGINT and SIGTERM end it, and nothing stays of it.
 pub(crate) fn attend(options: &Options) -> Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(work_or_signal())?;
     match ended {
-        Ended::Done(status) if status.signal().is_none() => Ok(status.success()),
+        Ended::Done(status) if matches!(status.code(), Some(0 | 1)) => Ok(status.success()),
         Ended::Done(status) => {
             eprintln!("e2e: the suite ended with {status}");
+            evidence::keep(&Stage::choose(options)?);
             clean_up(options)?;
             Ok(false)
         }

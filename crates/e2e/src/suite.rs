@@ -1,9 +1,10 @@
 //! The promises, in order. Each is a sentence; the first that does not hold ends the run, because
 //! those after it build on it.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::scenarios::{
     agents, away, beside, by_others, defaults, families, infra, lab, leaving, life, names, nodes, plain,
@@ -65,6 +66,7 @@ const PROMISES: &[Promise] = &[
         nodes::become_ready,
     )
     .smoke(),
+    promise("a node is ready within ten seconds of its agent's pod", nodes::in_time),
     promise("the controller has no powers, the agent only what it needs", nodes::least_privilege)
         .smoke(),
     promise(
@@ -104,6 +106,7 @@ const PROMISES: &[Promise] = &[
     promise("exec runs in the pod and passes on input and exit code", users::exec),
     promise("logs shows what the container wrote", users::logs),
     promise("port-forward leads into the pod", users::port_forward),
+    promise("users of a tenant see and change what is its own", users::of_a_tenant),
     promise("pods reach the API, which knows them by their tokens", infra::api_is_reached).smoke(),
     promise(
         "probes and hooks meet their own pod, where two have one address on one node",
@@ -241,7 +244,7 @@ fn holds(stage: &Stage, promise: &Promise) -> bool {
     }
     println!("     … {sentence}");
     let began = Instant::now();
-    let outcome = check(stage);
+    let outcome = tried(|| check(stage));
     let took = began.elapsed().as_secs_f32();
     match &outcome {
         Ok(()) => println!("ok   {sentence} ({took:.1} s)"),
@@ -250,9 +253,28 @@ fn holds(stage: &Stage, promise: &Promise) -> bool {
     outcome.is_ok()
 }
 
+/// What came of a try. One that panics has failed like any other: what was made is looked at and taken
+/// down all the same.
+fn tried(check: impl FnOnce() -> Result<()>) -> Result<()> {
+    std::panic::catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(anyhow!("the suite itself panicked: {}", words.unwrap_or("without a word")))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_try_that_panics_has_failed_and_says_with_what() {
+        assert!(tried(|| Ok(())).is_ok());
+        assert_eq!(tried(|| Err(anyhow!("no"))).unwrap_err().to_string(), "no");
+        for said in [tried(|| panic!("oh")), tried(|| panic!("{}", "oh".to_owned()))] {
+            assert_eq!(said.unwrap_err().to_string(), "the suite itself panicked: oh");
+        }
+    }
 
     #[test]
     fn a_suite_goes_on_from_the_promise_that_is_named_and_from_nowhere_else() {

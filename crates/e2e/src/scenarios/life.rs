@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::install::{self, NAMESPACE};
 use crate::kubectl::{PATIENCE, has_condition, items};
-use crate::scenarios::{agents, names};
+use crate::scenarios::{agents, names, reach, services};
 use crate::stage::Stage;
 use crate::tenants;
 
@@ -18,13 +18,16 @@ const BURST: usize = 200;
 const BURST_PATIENCE: Duration = Duration::from_secs(900);
 
 /// Both at once; their successors take over what they wrote. Until one of them answers, the API
-/// refuses pods of tenants, and whoever makes them tries again.
+/// refuses pods of tenants, and whoever makes them tries again. Packets need none of them, on a node
+/// and across.
 pub(crate) fn controllers_are_killed(stage: &Stage) -> Result<()> {
+    let mut flows = [agents::flow(stage, "10.0.0.6", 75)?, agents::flow(stage, "10.0.0.7", 75)?];
     let select = "--selector=app.kubernetes.io/component=controller";
     let kill = ["delete", "pods", "--namespace", NAMESPACE, "--grace-period=0", "--force", select];
     stage.kubectl.run(&kill)?;
     starts_a_pod(stage, "after-controllers")?;
-    install::await_parts(stage)
+    install::await_parts(stage)?;
+    agents::went_on(&mut flows).context("while controllers were killed")
 }
 
 /// On the node of acme/db, which goes on, and a new pod starts beside it.
@@ -86,31 +89,46 @@ impl Left {
     }
 }
 
-/// A node is drained of a Deployment's pods: they come to run elsewhere, and the service leads there.
+/// The node of a StatefulSet's pod is drained of everything: that pod and those of a Deployment come to
+/// run elsewhere, the first at the address that it had, and the service leads there. Pods that nobody
+/// makes again are made by us.
 pub(crate) fn node_is_drained(stage: &Stage) -> Result<()> {
-    let select = "--selector=app=shop";
-    let pods = stage.kubectl.get(&["pods", "--namespace=acme", select])?;
-    let node = items(&pods).first().and_then(|pod| pod["spec"]["nodeName"].as_str());
-    let node = node.context("the shop has no pod on any node")?;
-    let drain = ["drain", node, "--pod-selector=app=shop", "--ignore-daemonsets", "--timeout=120s"];
+    let queue = ["pod", "--namespace=acme", "queue-0"];
+    let before = stage.kubectl.get(&queue)?;
+    let node = before["spec"]["nodeName"].as_str().context("queue-0 is on no node")?;
+    let drain = ["drain", node, "--ignore-daemonsets", "--force", "--timeout=140s"];
     stage.kubectl.run(&drain)?;
-    let moved = stage.kubectl.wait_for(
-        "the shop to be elsewhere",
-        &["pods", "--namespace=acme", select],
-        |pods| {
-            let elsewhere =
-                |pod: &Value| pod["spec"]["nodeName"] != node && has_condition(pod, "Ready");
-            items(pods).len() == 2 && items(pods).iter().all(elsewhere)
-        },
-    );
+    let moved = are_elsewhere(stage, node);
+    let after = stage.kubectl.get(&queue);
     stage.kubectl.run(&["uncordon", node])?;
     moved?;
+    let (before, after) = (&before["status"]["podIP"], &after?["status"]["podIP"]);
+    ensure!(before == after, "queue-0 had {before} and has {after}");
+    reach::pods_run(stage).context("after the node was drained")?;
+    services::label_backends(stage)?;
     wait_until("the shop to serve", PATIENCE, || {
         let found = names::resolve(stage, "acme", "shop")?.unwrap_or_default();
         let shop = format!("{}:80", found.first().context("the shop has no name")?);
         let ask = ["atoll", "toolbox", "connect", "tcp", &shop, "--timeout", "2s"];
         Ok(stage.kubectl.exec("acme", "web", &ask)?.status.success())
     })
+}
+
+/// Waits until no pod of tenants is on a node, and those that somebody makes again are Ready elsewhere.
+fn are_elsewhere(stage: &Stage, node: &str) -> Result<()> {
+    let of = "--selector=app in (shop, queue)";
+    let pods = ["pods", "--namespace=acme", of];
+    stage.kubectl.wait_for("the pods of the node to be elsewhere", &pods, |pods| {
+        let elsewhere =
+            |pod: &Value| pod["spec"]["nodeName"] != node && has_condition(pod, "Ready");
+        items(pods).len() == 3 && items(pods).iter().all(elsewhere)
+    })?;
+    for tenant in tenants::TENANTS {
+        let left = stage.kubectl.get(&["pods", "--namespace", tenant])?;
+        let mut pods = items(&left).iter();
+        ensure!(pods.all(|pod| pod["spec"]["nodeName"] != node), "pods of {tenant} stay on {node}");
+    }
+    Ok(())
 }
 
 /// A pod of acme comes to run, and goes again.

@@ -1,11 +1,16 @@
 //! Nodes, and what Atoll may do on them.
 
-use anyhow::{Result, ensure};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::install::{self, NAMESPACE};
 use crate::kubectl::items;
 use crate::stage::Stage;
+
+/// How many seconds a node may take to be Ready from the start of its agent's pod.
+const SOON: i64 = 10;
 
 /// Installed once, there is nothing to do a second time.
 pub(crate) fn become_ready(stage: &Stage) -> Result<()> {
@@ -18,6 +23,32 @@ pub(crate) fn become_ready(stage: &Stage) -> Result<()> {
         .collect();
     ensure!(changed.is_empty(), "a second installation changed {changed:?}");
     Ok(())
+}
+
+/// A node was Ready soon after its agent's pod started. Of nodes that share a machine and come at once,
+/// the first tells how long it takes, and the others how busy the machine is.
+pub(crate) fn in_time(stage: &Stage) -> Result<()> {
+    let mut soonest = i64::MAX;
+    let nodes = stage.kubectl.get(&["nodes"])?;
+    let agents = ["pods", "--namespace", NAMESPACE, "--selector=app.kubernetes.io/component=agent"];
+    for agent in items(&stage.kubectl.get(&agents)?) {
+        let is_its = |node: &&Value| node["metadata"]["name"] == agent["spec"]["nodeName"];
+        let node = items(&nodes).iter().find(is_its).context("an agent is on no node")?;
+        let conditions = node["status"]["conditions"].as_array();
+        let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
+        let ready =
+            seconds(&ready.context("a node says nothing of itself")?["lastTransitionTime"])?;
+        soonest = soonest.min(ready - seconds(&agent["status"]["startTime"])?);
+    }
+    ensure!(soonest <= SOON, "the first node was Ready after {soonest} s");
+    Ok(())
+}
+
+/// A time of the API in seconds.
+fn seconds(time: &Value) -> Result<i64> {
+    let time = time.as_str().context("there is no time")?;
+    let output = Command::new("date").args(["+%s", "--date", time]).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
 }
 
 /// As the API has it, after every default was filled in.

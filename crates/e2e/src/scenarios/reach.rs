@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::wait_until;
 use atoll_toolbox::{Outcome, Protocol, Report};
+use serde_json::Value;
 
 use crate::install::NAMESPACE;
 use crate::kubectl::{PATIENCE, has_condition, items};
@@ -15,10 +16,15 @@ pub(crate) fn pods_run(stage: &Stage) -> Result<()> {
     for tenant in TENANTS {
         let what = format!("the pods of {tenant} to be Ready");
         stage.kubectl.wait_for(&what, &["pods", "--namespace", tenant], |pods| {
-            !items(pods).is_empty() && items(pods).iter().all(|pod| has_condition(pod, "Ready"))
+            !items(pods).is_empty() && items(pods).iter().all(is_well)
         })?;
     }
     Ok(())
+}
+
+/// It serves, or has done what it was made for.
+fn is_well(pod: &Value) -> bool {
+    has_condition(pod, "Ready") || pod["status"]["phase"] == "Succeeded"
 }
 
 pub(crate) fn addresses_are_equal(stage: &Stage) -> Result<()> {
@@ -105,9 +111,9 @@ pub(crate) fn drops_are_counted(stage: &Stage) -> Result<()> {
     for agent in items(&agents) {
         let name = agent["metadata"]["name"].as_str().unwrap_or_default();
         let text = stage.kubectl.exec_well(NAMESPACE, name, &["atoll", "drops", "-o", "json"])?;
-        let nodes: serde_json::Value = serde_json::from_str(&text)?;
+        let nodes: Value = serde_json::from_str(&text)?;
         let drops = nodes[0]["drops"].as_array().cloned().unwrap_or_default();
-        let told = |drop: &serde_json::Value| format!("{} {}", drop["network"], drop["reason"]);
+        let told = |drop: &Value| format!("{} {}", drop["network"], drop["reason"]);
         reasons.extend(drops.iter().map(told));
     }
     for tenant in TENANTS {

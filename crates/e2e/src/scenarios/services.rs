@@ -33,11 +33,19 @@ spec: {{selector: {{tier: store}}, ports: [{{port: {PORT}, targetPort: 8080}}]}}
     )
 }
 
+/// Makes both backends what they are.
+pub(crate) fn label_backends(stage: &Stage) -> Result<()> {
+    TENANTS.iter().try_for_each(|tenant| {
+        let label = ["label", "pod", "--overwrite", "--namespace", tenant, BACKEND, LABEL];
+        stage.kubectl.run(&label).map(drop)
+    })
+}
+
 /// The same address and the same name lead each tenant to a pod of its own. The core address does,
 /// too, and nobody else's.
 pub(crate) fn lead_to_ones_own(stage: &Stage) -> Result<()> {
+    label_backends(stage)?;
     for tenant in TENANTS {
-        stage.kubectl.run(&["label", "pod", "--namespace", tenant, BACKEND, LABEL])?;
         stage.kubectl.apply(&service(tenant))?;
     }
     for (tenant, other) in [("acme", "globex"), ("globex", "acme")] {

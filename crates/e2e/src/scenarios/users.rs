@@ -5,9 +5,12 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use atoll_realnodes::wait_until;
 use atoll_toolbox::Answer;
+use serde_json::json;
 
-use crate::stage::Stage;
+use crate::kubectl::PATIENCE;
+use crate::stage::{Stage, in_tree};
 
 /// An address that only the other tenant has.
 const OF_NOBODY: &str = "10.0.0.22";
@@ -47,6 +50,65 @@ pub(crate) fn port_forward(stage: &Stage) -> Result<()> {
         let answer = ask(local_port(&forwarder.line()?)?)?;
         ensure!(answer.pod == format!("{tenant}/web"), "answered by {}", answer.pod);
     }
+    Ok(())
+}
+
+/// The users of a tenant, as the example binds them, see and change what is the tenant's own and nothing
+/// of another.
+pub(crate) fn of_a_tenant(stage: &Stage) -> Result<()> {
+    let bindings = std::fs::read_to_string(in_tree("examples/tenant-users.yaml"))?;
+    stage.kubectl.apply(&bindings)?;
+    let own = network("acme.of-users", "acme");
+    wait_until("the users of acme to make a network of it", PATIENCE, || {
+        Ok(as_user(stage, &["create", "-f", "-"], &own)?.is_ok())
+    })?;
+    stage.kubectl.wait_for("it to be Active", &["network", "acme.of-users"], |network| {
+        network["status"]["phase"] == "Active"
+    })?;
+    wait_until("the users of acme to read it", PATIENCE, || {
+        Ok(as_user(stage, &["get", "network", "acme.of-users"], "")?.is_ok())
+    })?;
+    may(stage, &["get", "network", "acme.default"], "")?;
+    may(stage, &["get", "pods", "--namespace=acme"], "")?;
+    may(stage, &["get", "ports", "--namespace=acme"], "")?;
+    may_not(stage, &["get", "network", "globex.default"], "", "forbidden")?;
+    may_not(stage, &["get", "networks"], "", "forbidden")?;
+    may_not(stage, &["get", "tenants"], "", "forbidden")?;
+    may_not(stage, &["get", "pods", "--namespace=globex"], "", "forbidden")?;
+    may_not(stage, &["get", "ports", "--namespace=globex"], "", "forbidden")?;
+    may_not(stage, &["delete", "network", "globex.default"], "", "forbidden")?;
+    let theirs = network("globex.of-users", "globex");
+    may_not(stage, &["create", "-f", "-"], &theirs, "tenant globex")?;
+    let label = ["label", "namespace", "acme", "--overwrite", "atoll.dev/tenant=globex"];
+    may_not(stage, &label, "", "forbidden")?;
+    may(stage, &["delete", "network", "acme.of-users"], "")?;
+    stage.kubectl.delete(&bindings).map(drop)
+}
+
+fn network(name: &str, tenant: &str) -> String {
+    json!({"apiVersion": "atoll.dev/v1alpha1", "kind": "Network", "metadata": {"name": name},
+           "spec": {"tenant": tenant, "type": "vpc", "cidrs": ["10.9.0.0/16"]}})
+    .to_string()
+}
+
+/// What kubectl says to one of them.
+fn as_user(stage: &Stage, arguments: &[&str], input: &str) -> Result<Result<String, String>> {
+    let user = ["--as=alice", "--as-group=acme-users", "--as-group=system:authenticated"];
+    let output = stage.kubectl.feed(&[&user[..], arguments].concat(), input)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
+}
+
+fn may(stage: &Stage, arguments: &[&str], input: &str) -> Result<()> {
+    let said = as_user(stage, arguments, input)?;
+    ensure!(said.is_ok(), "a user of acme may not {}: {said:?}", arguments.join(" "));
+    Ok(())
+}
+
+fn may_not(stage: &Stage, arguments: &[&str], input: &str, words: &str) -> Result<()> {
+    let said = as_user(stage, arguments, input)?;
+    let refused = said.as_ref().is_err_and(|said| said.to_lowercase().contains(words));
+    ensure!(refused, "a user of acme, told to {}: {said:?}", arguments.join(" "));
     Ok(())
 }
 
