@@ -118,8 +118,9 @@ pub struct Network {
     pub network: u32,
     /// How many connections it may have on this node.
     pub share: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// What the networks of its tenant on this node have in common, and no others; zero where that is
+    /// not known. It is for the agent, and for one that comes after it: the programs do not ask.
+    pub tenant: u32,
 }
 
 /// Key of the map `peers`.

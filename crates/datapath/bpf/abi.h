@@ -60,7 +60,7 @@ struct network {
 	__u32 generation; /* of what decisions hang on; zero never */
 	__u32 network;
 	__u32 share; /* how many connections it may have here */
-	__u32 reserved;
+	__u32 tenant; /* which the agent keeps here for itself */
 };
 
 struct peer_key {

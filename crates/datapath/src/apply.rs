@@ -59,12 +59,14 @@ fn touched(step: &Step) -> Touched {
         | Step::RemoveDoors(_)
         | Step::PutServiceDoor(..)
         | Step::RemoveServiceDoor(_)
+        | Step::ShareAmong(_)
         | Step::Release(_) => Touched::Nothing,
     }
 }
 
 async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathError> {
     match step {
+        Step::ShareAmong(tenants) => share_among(datapath, tenants),
         Step::AddPeer(ip) => {
             let key = PeerKey { address: encode::node(*ip, datapath.config.underlay)? };
             datapath.maps.peers.put(key, Peer { reserved: 0 })
@@ -98,18 +100,21 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::OpenOutside(closed) => datapath.maps.outside.reopen(closed),
         Step::PutEgress(network, egress) => put_egress(datapath, *network, *egress).await,
         Step::RemoveEgress(network) => {
-            datapath.maps.outside.remove_egress(*network, &datapath.uplink)?;
+            let tenants = datapath.maps.networks.tenants();
+            datapath.maps.outside.remove_egress(*network, &datapath.uplink, tenants)?;
             datapath.maps.learn_networks()?;
             datapath.mind_uplink().await
         }
         Step::PutInfra(range, place) => datapath.maps.infra.put(range, *place),
         Step::RemoveInfra(range) => datapath.maps.infra.remove(range),
         Step::LetToInfra(network) => {
-            datapath.maps.infra.let_in(*network, &datapath.uplink)?;
+            let tenants = datapath.maps.networks.tenants();
+            datapath.maps.infra.let_in(*network, &datapath.uplink, tenants)?;
             datapath.mind_infra().await
         }
         Step::KeepFromInfra(network) => {
-            datapath.maps.infra.keep_out(*network, &datapath.uplink)?;
+            let tenants = datapath.maps.networks.tenants();
+            datapath.maps.infra.keep_out(*network, &datapath.uplink, tenants)?;
             datapath.mind_infra().await
         }
         Step::Hold(ip, network) => hold(datapath, *ip, *network).await,
@@ -118,6 +123,17 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::RemoveInterfaces(names) => remove_interfaces(datapath, names).await,
         Step::RemovePeer(ip) => datapath.maps.peers.remove(PeerKey { address: (*ip).into() }),
     }
+}
+
+/// Connections have their places, and what is open keeps its port, whoever has that from now on.
+fn share_among(
+    datapath: &mut Datapath,
+    tenants: &BTreeSet<BTreeSet<NetworkId>>,
+) -> Result<(), DatapathError> {
+    datapath.maps.networks.share_among(tenants)?;
+    let tenants = datapath.maps.networks.tenants();
+    datapath.maps.outside.share_among(&datapath.uplink, tenants)?;
+    datapath.maps.infra.share_among(&datapath.uplink, tenants)
 }
 
 fn note_reach(datapath: &mut Datapath, name: &HostInterface, wanted: &PodInterface) {
@@ -248,7 +264,8 @@ async fn put_egress(
         Egress::Addresses(exits) if exits.is_here() => datapath.maps.guest_place(network.get())?,
         Egress::Addresses(_) | Egress::Node => 0,
     };
-    datapath.maps.outside.put_egress(network, Way { egress, place }, &datapath.uplink)?;
+    let (way, tenants) = (Way { egress, place }, datapath.maps.networks.tenants());
+    datapath.maps.outside.put_egress(network, way, &datapath.uplink, tenants)?;
     datapath.maps.learn_networks()?;
     datapath.mind_uplink().await
 }

@@ -23,6 +23,8 @@ use crate::maps::Table;
 /// What leads a client to a backend in another network.
 const LEADS_ACROSS: u8 = CONNECTION_LEADS_ON | CONNECTION_ACROSS;
 
+const ESTABLISHED: u8 = ConnectionState::Established as u8;
+
 const TCP: u8 = 6;
 const SCTP: u8 = 132;
 const SECOND: u64 = 1_000_000_000;
@@ -67,11 +69,25 @@ impl Connections {
     /// Each entry is looked at just before it goes: a packet may have come. What is over leaves its
     /// place in the ring to whoever comes next there.
     pub(crate) fn collect(&mut self, census: &Census) -> Result<(), DatapathError> {
-        let mut taken = BTreeSet::new();
+        let (mut taken, mut above) = (BTreeSet::new(), Vec::new());
+        let mut room = census.shares.clone();
         for key in self.entries.keys()? {
             let Some(entry) = self.entries.get(key)? else { continue };
-            if census.has_place(&key, &entry) && !is_over(&key, &entry, clock::now()?) {
-                taken.insert(TurnsKey::of(entry.table.into(), entry.turn).0);
+            match census.standing(&key, &entry) {
+                Standing::None => self.entries.remove(key)?,
+                _ if is_over(&key, &entry, clock::now()?) => self.entries.remove(key)?,
+                Standing::InRing => {
+                    take_room(&mut room, entry.table);
+                    taken.insert(page_of(&entry));
+                }
+                Standing::Above => above.push((entry.state != ESTABLISHED, key)),
+            }
+        }
+        above.sort_unstable_by_key(|(is_unanswered, _)| *is_unanswered);
+        for (_, key) in above {
+            let Some(entry) = self.entries.get(key)? else { continue };
+            if census.reaches(&entry) || take_room(&mut room, entry.table) {
+                taken.insert(page_of(&entry));
             } else {
                 self.entries.remove(key)?;
             }
@@ -86,10 +102,9 @@ impl Connections {
         census: &Census,
         taken: &BTreeSet<TurnsKey>,
     ) -> Result<(), DatapathError> {
-        let places: BTreeSet<u32> = census.places.values().map(|it| (*it).into()).collect();
-        let reaches = |key: &TurnsKey| key.page < census.share.div_ceil(TURNS_PER_PAGE as u32);
         for key in self.turns.keys()? {
-            let is_used = places.contains(&key.table) && reaches(&key);
+            let share = u16::try_from(key.table).ok().and_then(|place| census.shares.get(&place));
+            let is_used = share.is_some_and(|it| key.page < it.div_ceil(TURNS_PER_PAGE as u32));
             if !is_used && !taken.contains(&key) {
                 self.turns.remove(key)?;
             }
@@ -124,14 +139,33 @@ pub(crate) struct Census {
     pub(crate) at: u64,
     /// The place of each network.
     pub(crate) places: BTreeMap<u32, u16>,
-    /// The share of each.
-    pub(crate) share: u32,
+    /// The share of the network at each place.
+    pub(crate) shares: BTreeMap<u16, u32>,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// In the ring of its network.
+    InRing,
+    /// Where its network's ring went before its share became smaller. Nothing pushes it out there, and
+    /// it goes only if its network has more connections than it may: what was answered last.
+    Above,
+    /// Nowhere: its network is gone.
+    None,
 }
 
 impl Census {
     /// A connection that is younger may be of a network that came later.
-    fn has_place(&self, key: &ConnectionKey, entry: &Entry) -> bool {
-        (self.knows(key, entry) && entry.turn < self.share) || entry.opened >= self.at
+    fn standing(&self, key: &ConnectionKey, entry: &Entry) -> Standing {
+        if entry.opened >= self.at || (self.knows(key, entry) && self.reaches(entry)) {
+            return Standing::InRing;
+        }
+        if self.knows(key, entry) { Standing::Above } else { Standing::None }
+    }
+
+    fn reaches(&self, entry: &Entry) -> bool {
+        self.shares.get(&entry.table).is_some_and(|share| entry.turn < *share)
     }
 
     /// What comes from outside has the network of its pod in its entry, and fragments of it none. What
@@ -170,6 +204,18 @@ impl Collector {
         self.walk = Some(started.attempt(|| "start a thread".into())?);
         Ok(())
     }
+}
+
+/// One more connection of the network at a place; says whether there was room.
+fn take_room(room: &mut BTreeMap<u16, u32>, place: u16) -> bool {
+    let Some(left) = room.get_mut(&place) else { return false };
+    let has_room = *left > 0;
+    *left = left.saturating_sub(1);
+    has_room
+}
+
+fn page_of(entry: &Entry) -> TurnsKey {
+    TurnsKey::of(entry.table.into(), entry.turn).0
 }
 
 fn is_over(key: &ConnectionKey, entry: &Entry, now: u64) -> bool {
@@ -238,39 +284,51 @@ mod tests {
         assert!(is_over(&key, &fragments, 31 * SECOND));
     }
 
+    /// Of one network at one place, whose share is eight.
+    fn census(network: u32, place: u16) -> Census {
+        Census { at: 100, places: [(network, place)].into(), shares: [(place, 8)].into() }
+    }
+
     #[test]
     fn a_connection_of_a_network_that_is_gone_has_no_place_unless_it_is_younger_than_that() {
         let (key, entry) = entry();
         let key = ConnectionKey { network: 7, ..key };
-        let census = |network| Census { at: 100, places: [(network, 0)].into(), share: 8 };
-        assert!(census(7).has_place(&key, &entry));
-        assert!(!census(8).has_place(&key, &entry));
-        assert!(!census(7).has_place(&key, &Entry { turn: 8, ..entry }));
-        assert!(census(8).has_place(&key, &Entry { opened: 100, ..entry }));
+        let standing = |network, entry| census(network, 0).standing(&key, &entry);
+        assert_eq!(standing(7, entry), Standing::InRing);
+        assert_eq!(standing(8, entry), Standing::None);
+        assert_eq!(standing(7, Entry { turn: 8, ..entry }), Standing::Above);
+        assert_eq!(standing(8, Entry { opened: 100, ..entry }), Standing::InRing);
+    }
+
+    #[test]
+    fn what_stands_above_a_share_goes_only_if_there_are_more_than_the_share() {
+        let mut room = census(7, 3).shares;
+        assert!((0..8).all(|_| take_room(&mut room, 3)));
+        assert!(!take_room(&mut room, 3) && !take_room(&mut room, 4));
     }
 
     #[test]
     fn what_comes_from_outside_goes_with_the_network_of_its_pod() {
         let (key, entry) = entry();
-        let census = Census { at: 100, places: [(7, 3)].into(), share: 8 };
+        let has_place = |key, entry| census(7, 3).standing(&key, &entry) == Standing::InRing;
         let way = ConnectionKey { kind: KIND_OUTSIDE, ..key };
         let to = |network, table| Entry { egress_rule: network, table, ..entry };
-        assert!(census.has_place(&way, &to(7, 3)));
-        assert!(!census.has_place(&way, &to(8, 3)), "another network has the place");
-        assert!(!census.has_place(&way, &to(7, 4)));
+        assert!(has_place(way, to(7, 3)));
+        assert!(!has_place(way, to(8, 3)), "another network has the place");
+        assert!(!has_place(way, to(7, 4)));
         let part = ConnectionKey { kind: 1, ..key };
-        assert!(census.has_place(&part, &to(0, 3)));
-        assert!(!census.has_place(&part, &to(0, 4)));
+        assert!(has_place(part, to(0, 3)));
+        assert!(!has_place(part, to(0, 4)));
     }
 
     #[test]
     fn what_leads_into_another_network_goes_with_that_network() {
         let (key, entry) = entry();
         let key = ConnectionKey { network: 6, ..key };
-        let census = Census { at: 100, places: [(7, 3)].into(), share: 8 };
+        let has_place = |entry| census(7, 3).standing(&key, &entry) == Standing::InRing;
         let lead = Entry { flags: LEADS_ACROSS, table: 3, egress_rule: 7, ..entry };
-        assert!(census.has_place(&key, &lead), "also where its client's network has no place");
-        assert!(!census.has_place(&key, &Entry { egress_rule: 8, ..lead }));
-        assert!(!census.has_place(&key, &Entry { flags: CONNECTION_LEADS_ON, ..lead }));
+        assert!(has_place(lead), "also where its client's network has no place");
+        assert!(!has_place(Entry { egress_rule: 8, ..lead }));
+        assert!(!has_place(Entry { flags: CONNECTION_LEADS_ON, ..lead }));
     }
 }

@@ -1,6 +1,6 @@
 //! The ways of networks to infra in the kernel's maps: to nodes, and to the pods of no tenant.
 //!
-//! The rule: each network has ports of its own there, as towards the outside. Who is closed outside and
+//! The rule: each tenant has ports of its own there, as towards the outside. Who is closed outside and
 //! who is infra are never the same end of a connection, so that both may use the same ports.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,8 @@ use atoll_types::{Cidr, NetworkId};
 
 use crate::error::DatapathError;
 use crate::maps::{Table, check_shape};
-use crate::outside::{Uplink, part};
+use crate::outside::Uplink;
+use crate::shares::Tenants;
 use crate::trie::{Prefix, Trie};
 
 /// The maps of infra.
@@ -56,10 +57,11 @@ impl Infra {
         &mut self,
         network: NetworkId,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<(), DatapathError> {
         let mut networks = self.networks()?;
         networks.insert(network.get());
-        self.write(&networks, uplink)
+        self.write(&networks, uplink, tenants)
     }
 
     /// Keeps a network from it.
@@ -67,18 +69,33 @@ impl Infra {
         &mut self,
         network: NetworkId,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<(), DatapathError> {
         self.exits.remove(EgressKey { network: network.get() })?;
-        let networks = self.networks()?;
-        if networks.is_empty() { Ok(()) } else { self.write(&networks, uplink) }
+        self.share_among(uplink, tenants)
     }
 
     fn networks(&self) -> Result<BTreeSet<u32>, DatapathError> {
         Ok(self.exits.keys()?.into_iter().map(|key| key.network).collect())
     }
 
-    fn write(&mut self, networks: &BTreeSet<u32>, uplink: &Uplink) -> Result<(), DatapathError> {
-        for (network, exit) in exits(networks, uplink)? {
+    /// Gives every network that reaches infra its part of the ports, after it was told whose each is.
+    pub(crate) fn share_among(
+        &mut self,
+        uplink: &Uplink,
+        tenants: &Tenants,
+    ) -> Result<(), DatapathError> {
+        let networks = self.networks()?;
+        if networks.is_empty() { Ok(()) } else { self.write(&networks, uplink, tenants) }
+    }
+
+    fn write(
+        &mut self,
+        networks: &BTreeSet<u32>,
+        uplink: &Uplink,
+        tenants: &Tenants,
+    ) -> Result<(), DatapathError> {
+        for (network, exit) in exits(networks, uplink, tenants)? {
             self.exits.put(EgressKey { network }, exit)?;
         }
         Ok(())
@@ -88,8 +105,9 @@ impl Infra {
     pub(crate) fn compatible(
         &self,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<BTreeMap<NetworkId, bool>, DatapathError> {
-        let wanted = exits(&self.networks()?, uplink).unwrap_or_default();
+        let wanted = exits(&self.networks()?, uplink, tenants).unwrap_or_default();
         let seen = self.exits.entries()?.into_iter().filter_map(|(key, exit)| {
             let is_right = wanted.get(&key.network) == Some(&exit);
             Some((NetworkId::try_from(key.network).ok()?, is_right))
@@ -108,21 +126,20 @@ impl Infra {
 fn exits(
     networks: &BTreeSet<u32>,
     uplink: &Uplink,
+    tenants: &Tenants,
 ) -> Result<BTreeMap<u32, abi::Egress>, DatapathError> {
     let ports = uplink.ports.ok_or(DatapathError::NoPortsLeft)?;
-    let exit = |place| {
-        let (first_port, ports) = part(ports, place, networks.len());
-        abi::Egress {
-            ipv4: uplink.ipv4.map_or(Address::NONE, |ip| IpAddr::V4(ip).into()),
-            ipv6: uplink.ipv6.map_or(Address::NONE, |ip| IpAddr::V6(ip).into()),
-            first_port,
-            ports,
-            table: 0,
-            for_all: 0,
-            reserved: 0,
-        }
+    let exit = |(first_port, ports)| abi::Egress {
+        ipv4: uplink.ipv4.map_or(Address::NONE, |ip| IpAddr::V4(ip).into()),
+        ipv6: uplink.ipv6.map_or(Address::NONE, |ip| IpAddr::V6(ip).into()),
+        first_port,
+        ports,
+        table: 0,
+        for_all: 0,
+        reserved: 0,
     };
-    Ok(networks.iter().enumerate().map(|(place, network)| (*network, exit(place))).collect())
+    let parts = tenants.ports(ports, networks.iter().copied());
+    Ok(parts.into_iter().map(|(network, part)| (network, exit(part))).collect())
 }
 
 fn encode(place: Place) -> abi::Infra {
@@ -182,12 +199,12 @@ mod tests {
             ports: Some((1024, 28_976)),
             faces: None,
         };
-        let exits = exits(&[7, 9].into(), &uplink).unwrap();
+        let exits = exits(&[7, 9].into(), &uplink, &Tenants::default()).unwrap();
         let ends = |it: &abi::Egress| (it.first_port, it.first_port + it.ports);
         assert_eq!(ends(&exits[&7]).1, ends(&exits[&9]).0);
         assert_eq!(exits[&9].ipv4, IpAddr::from([192, 0, 2, 1]).into());
         assert_eq!(exits[&9].ipv6, Address::NONE, "nothing of that family leaves");
         let no_ports = Uplink { ports: None, ..uplink };
-        assert!(super::exits(&[7].into(), &no_ports).is_err());
+        assert!(super::exits(&[7].into(), &no_ports, &Tenants::default()).is_err());
     }
 }

@@ -59,6 +59,7 @@ mod seat;
 mod service_pages;
 mod services;
 mod settle;
+mod shares;
 mod spread;
 mod tap;
 mod traffic;

@@ -17,7 +17,9 @@ use crate::traffic::Traffic;
 /// Reads links, pins and maps. Nothing is changed.
 pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathError> {
     let links = our_links(datapath.netlink.links().await?);
+    let tenants = datapath.maps.networks.tenants();
     Ok(Observed {
+        tenants: tenants.known(),
         peers: peers(datapath)?,
         interfaces: interfaces(datapath, &links).await?,
         endpoints: endpoints(datapath, &seats(datapath, &links)?)?,
@@ -27,9 +29,9 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
             .node_ports
             .led_to(&datapath.uplink, datapath.maps.services.all()?)?,
         service_doors: service_doors(datapath)?,
-        egress: datapath.maps.outside.egress(&datapath.uplink)?,
+        egress: datapath.maps.outside.egress(&datapath.uplink, tenants)?,
         closed: datapath.maps.outside.closed()?,
-        compatible: datapath.maps.infra.compatible(&datapath.uplink)?,
+        compatible: datapath.maps.infra.compatible(&datapath.uplink, tenants)?,
         infra: datapath.maps.infra.ranges()?,
         held: datapath.maps.held.seen(&datapath.netlink, &datapath.uplink.link).await?,
     })

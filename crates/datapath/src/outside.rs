@@ -19,6 +19,7 @@ use atoll_types::{Cidr, NetworkId};
 use crate::error::{Attempt, DatapathError};
 use crate::maps::{Table, check_shape};
 use crate::netlink::{Link, Netlink};
+use crate::shares::Tenants;
 use crate::trie::{Prefix, Trie};
 
 /// Where the kernel says which ports it gives to sockets that ask for none.
@@ -31,8 +32,6 @@ const LOWEST_PORT: u16 = 1024;
 const FEWEST_PORTS: u16 = 1024;
 /// One port in so many is for clients of plain node ports.
 const SHARE_OF_FACES: u16 = 4;
-/// However few networks there are, none has more than one part in so many.
-const SHARERS: u32 = 4;
 
 /// What the outside sees of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,15 +104,6 @@ fn apart((first, count): (u16, u16)) -> ((u16, u16), (u16, u16)) {
     ((first, count - faces), (first + (count - faces), faces))
 }
 
-/// The part of the ports that the network at `place` among `networks` has.
-pub(crate) fn part((first, count): (u16, u16), place: usize, networks: usize) -> (u16, u16) {
-    let sharers = u32::try_from(networks).unwrap_or(u32::MAX / 2).next_power_of_two();
-    let each = u32::from(count) / sharers.max(SHARERS);
-    let before = u32::try_from(place).unwrap_or(u32::MAX).saturating_mul(each);
-    let narrow = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-    (first.saturating_add(narrow(before)), narrow(each))
-}
-
 /// The maps of the outside.
 pub(crate) struct Outside {
     egresses: Table<EgressKey, abi::Egress>,
@@ -154,10 +144,11 @@ impl Outside {
         network: NetworkId,
         way: Way,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<(), DatapathError> {
         let mut ways = self.ways()?;
         ways.insert(network.get(), way);
-        self.write(&entries(&ways, uplink)?)?;
+        self.write(&entries(&ways, uplink, tenants)?)?;
         self.write_nodes(network.get(), way.exits())
     }
 
@@ -166,11 +157,21 @@ impl Outside {
         &mut self,
         network: NetworkId,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<(), DatapathError> {
         self.write_nodes(network.get(), Exits::default())?;
         let mut ways = self.ways()?;
         ways.remove(&network.get());
-        self.write(&entries(&ways, uplink)?)
+        self.write(&entries(&ways, uplink, tenants)?)
+    }
+
+    /// Gives every network that leaves here its part of the ports, after it was told whose each is.
+    pub(crate) fn share_among(
+        &mut self,
+        uplink: &Uplink,
+        tenants: &Tenants,
+    ) -> Result<(), DatapathError> {
+        self.write(&entries(&self.ways()?, uplink, tenants)?)
     }
 
     /// Has exactly these leave here.
@@ -216,9 +217,10 @@ impl Outside {
     pub(crate) fn egress(
         &self,
         uplink: &Uplink,
+        tenants: &Tenants,
     ) -> Result<BTreeMap<NetworkId, Option<Egress>>, DatapathError> {
         let ways = self.ways()?;
-        let wanted = entries(&ways, uplink).unwrap_or_default();
+        let wanted = entries(&ways, uplink, tenants).unwrap_or_default();
         let seen = self.egresses.entries()?.into_iter().map(|(key, entry)| (key.network, entry));
         let seen: BTreeMap<u32, abi::Egress> = seen.collect();
         let decoded = ways.into_iter().filter_map(|(network, way)| {
@@ -281,16 +283,19 @@ fn way_of(entry: &abi::Egress) -> Way {
 fn entries(
     ways: &BTreeMap<u32, Way>,
     uplink: &Uplink,
+    tenants: &Tenants,
 ) -> Result<BTreeMap<u32, abi::Egress>, DatapathError> {
-    let here: Vec<_> = ways.iter().filter(|(_, way)| way.is_here()).collect();
+    let here = ways.iter().filter(|(_, way)| way.is_here()).map(|(network, _)| *network);
+    let here: Vec<u32> = here.collect();
     if here.is_empty() {
         return Ok(BTreeMap::new());
     }
     let ports = uplink.ports.ok_or(DatapathError::NoPortsLeft)?;
-    let entry = |(place, (network, way)): (usize, &(&u32, &Way))| {
-        (**network, entry(way, part(ports, place, here.len()), uplink))
-    };
-    Ok(here.iter().enumerate().map(entry).collect())
+    let parts = tenants.ports(ports, here);
+    Ok(parts
+        .iter()
+        .map(|(network, part)| (*network, entry(&ways[network], *part, uplink)))
+        .collect())
 }
 
 fn entry(way: &Way, (first_port, ports): (u16, u16), uplink: &Uplink) -> abi::Egress {
@@ -353,20 +358,6 @@ mod tests {
     }
 
     #[test]
-    fn every_network_has_ports_that_nobody_else_has() {
-        for networks in [1_usize, 2, 4, 5, 100, 4096] {
-            let parts = (0..networks).map(|place| part((1024, 28_976), place, networks));
-            let mut next = 1024_u32;
-            for (first, count) in parts {
-                assert!(u32::from(first) >= next && count > 0, "{networks}");
-                next = u32::from(first) + u32::from(count);
-            }
-            assert!(next <= 30_000, "{networks}");
-        }
-        assert_eq!(part((1024, 28_976), 0, 1), (1024, 7244));
-    }
-
-    #[test]
     fn whoever_leaves_here_has_ports_and_the_networks_address_is_for_pods_of_all_nodes() {
         let uplink = Uplink {
             link: netlink_packet_route::link::LinkMessage::default().into(),
@@ -381,7 +372,7 @@ mod tests {
         let exits = |v4| Egress::Addresses(Exits { v4: Some(v4), v6: None });
         let ways = [(1, Egress::Node), (2, exits(own)), (3, exits(there))];
         let ways = ways.map(|(network, egress)| (network, way(egress))).into();
-        let entries = entries(&ways, &uplink).unwrap();
+        let entries = entries(&ways, &uplink, &Tenants::default()).unwrap();
         assert_eq!(entries.keys().collect::<Vec<_>>(), [&1, &2], "the third leaves elsewhere");
         assert_eq!((entries[&1].for_all, entries[&2].for_all, entries[&2].table), (0, 1, 3));
         assert_eq!(way_of(&entries[&2]), way(exits(own)));

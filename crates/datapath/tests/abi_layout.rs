@@ -204,7 +204,7 @@ fn structs_of_connections() -> Vec<String> {
         same_layout!(Place, "place", ifindex, mac, slot),
         same_layout!(TurnsKey, "turns_key", table, page),
         same_layout!(Turns, "turns", at),
-        same_layout!(Network, "network", generation, network, share, reserved),
+        same_layout!(Network, "network", generation, network, share, tenant),
         vec![format!("sizeof(struct first_fragment) == {}", size_of::<Address>())],
     ]
     .concat()

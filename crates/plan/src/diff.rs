@@ -10,13 +10,16 @@ use crate::{
     Service, ServiceKey, Step,
 };
 
-/// The steps that turn `observed` into `desired`. They first make (peers, interfaces, guards,
+/// The steps that turn `observed` into `desired`. They first say whose networks will be here, so that
+/// none is taken for a tenant of its own when it comes, then make (peers, interfaces, guards,
 /// endpoints, doors, services, what is closed outside and of infra before any way there, and only
 /// then raise interfaces and answer for addresses), then break (addresses, ways outside and to infra,
 /// services, endpoints, interfaces, doors, peers). An interface that must be replaced is taken away
 /// before it is made anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
-    let make = peers_added(desired, observed)
+    let make = shared_among(desired, observed)
+        .into_iter()
+        .chain(peers_added(desired, observed))
         .chain(interfaces_made(desired, observed))
         .chain(endpoints_put(desired, observed))
         .chain(doors_put(desired, observed))
@@ -40,6 +43,14 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(service_doors_removed(desired, observed))
         .chain(peers_removed(desired, observed));
     make.chain(unmake).collect()
+}
+
+/// Of a network that leaves, nobody needs to be told whose it is.
+fn shared_among(desired: &NodePlan, observed: &Observed) -> Option<Step> {
+    let stay: BTreeSet<NetworkId> = desired.tenants.iter().flatten().copied().collect();
+    let staying = observed.tenants.iter().map(|networks| networks & &stay);
+    let known: BTreeSet<_> = staying.filter(|networks| !networks.is_empty()).collect();
+    (known != desired.tenants).then(|| Step::ShareAmong(desired.tenants.clone()))
 }
 
 fn peers_added<'a>(

@@ -14,6 +14,10 @@ use crate::{Closed, Egress, HostInterface, Infra, Service, ServiceKey, Step};
 pub struct NodePlan {
     /// Underlay addresses of the other nodes: the only senders of tunnel packets we believe.
     pub peers: BTreeSet<IpAddr>,
+    /// The networks that are present on this node, those of one tenant together: what the node has only
+    /// so much of is divided among these. A network that several tenants share is by itself.
+    #[serde(default)]
+    pub tenants: BTreeSet<BTreeSet<NetworkId>>,
     /// Interfaces of the pods on this node, by the name of their host side.
     pub interfaces: BTreeMap<HostInterface, PodInterface>,
     /// Every endpoint of every network that is present on this node.
@@ -203,6 +207,8 @@ pub enum Place {
 /// What the kernel has at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
+    /// The tenants that things are divided among.
+    pub tenants: BTreeSet<BTreeSet<NetworkId>>,
     /// Nodes whose tunnel packets are let in.
     pub peers: BTreeSet<IpAddr>,
     /// Our host-side interfaces and what is known of each.
@@ -259,6 +265,7 @@ impl Observed {
     /// What will be seen once `step` is done.
     pub fn note(&mut self, step: &Step) {
         match step {
+            Step::ShareAmong(tenants) => self.tenants.clone_from(tenants),
             Step::AddPeer(ip) => _ = self.peers.insert(*ip),
             Step::RemovePeer(ip) => _ = self.peers.remove(ip),
             Step::CreateInterface(name, made) => {

@@ -14,6 +14,8 @@ use crate::{
 /// One change to the kernel. Each is repeatable: done twice, it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Divide what there is only so much of among these tenants, each given as the networks it has here.
+    ShareAmong(BTreeSet<BTreeSet<NetworkId>>),
     /// Believe tunnel packets of this node.
     AddPeer(IpAddr),
     /// Make the pair of links with the pod's side addressed and routed, the host side down.
@@ -72,6 +74,7 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::ShareAmong(tenants) => write!(f, "share among tenants: {}", tenants.len()),
             Step::AddPeer(ip) => write!(f, "add peer {ip}"),
             Step::CreateInterface(name, interface) => {
                 write!(f, "create interface {name} for {}", interface.description)

@@ -18,6 +18,7 @@ use proptest::prelude::*;
 /// A kernel whose links have numbers, as real ones do: an endpoint points at a number.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
+    tenants: BTreeSet<BTreeSet<NetworkId>>,
     peers: BTreeSet<IpAddr>,
     links: BTreeMap<HostInterface, Link>,
     remains: BTreeSet<HostInterface>,
@@ -51,12 +52,13 @@ enum Target {
 impl Kernel {
     fn apply(&mut self, step: Step) {
         match step {
+            Step::ShareAmong(tenants) => self.tenants = tenants,
             Step::AddPeer(ip) => drop(self.peers.insert(ip)),
             Step::RemovePeer(ip) => drop(self.peers.remove(&ip)),
             Step::CreateInterface(name, wanted) => self.create(name, &wanted),
             Step::ResizeInterface(name, wanted) => self.link(&name).mtu = wanted.mtu,
             Step::RouteInterface(name, wanted) => self.link(&name).reach = wanted.routed(),
-            Step::GuardInterface(name, guard) => self.link(&name).guard = Some(guard),
+            Step::GuardInterface(name, guard) => self.guard(&name, guard),
             Step::RaiseInterface(name) => self.raise(&name),
             Step::RemoveInterfaces(names) => {
                 self.links.retain(|name, _| !names.contains(name));
@@ -99,6 +101,12 @@ impl Kernel {
 
     fn link(&mut self, name: &HostInterface) -> &mut Link {
         self.links.get_mut(name).expect("the step before made the link")
+    }
+
+    fn guard(&mut self, name: &HostInterface, guard: Guard) {
+        let mut known = self.tenants.iter().flatten();
+        assert!(known.any(|network| *network == guard.network), "nobody said whose {name} is");
+        self.link(name).guard = Some(guard);
     }
 
     fn raise(&mut self, name: &HostInterface) {
@@ -192,6 +200,7 @@ impl Kernel {
             (*addr, place.map(|place| Endpoint { mac: *mac, place }))
         };
         Observed {
+            tenants: self.tenants.clone(),
             peers: self.peers.clone(),
             interfaces: self
                 .links
@@ -234,7 +243,9 @@ impl Kernel {
             plan.endpoints.iter().map(|(addr, endpoint)| (*addr, Some(endpoint.clone()))).collect();
         let service_doors: BTreeMap<_, _> =
             plan.service_doors.iter().map(|(door, listener)| (*door, Some(*listener))).collect();
-        observed.peers == plan.peers
+        let told: BTreeSet<NetworkId> = observed.tenants.iter().flatten().copied().collect();
+        plan.tenants.iter().flatten().all(|network| told.contains(network))
+            && observed.peers == plan.peers
             && interfaces_match
             && observed.interfaces.len() == plan.interfaces.len()
             && observed.endpoints == wanted
@@ -292,6 +303,9 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
             plan.held.insert(edge.ip, addr.network);
         }
     }
+    let here = plan.egress.keys().copied();
+    let (one, another): (BTreeSet<_>, BTreeSet<_>) = here.partition(|it| it.get() < 3);
+    plan.tenants = [one, another].into_iter().filter(|networks| !networks.is_empty()).collect();
     plan
 }
 
@@ -440,6 +454,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert_eq!(
         up,
         [
+            "share among tenants: 1".into(),
             format!("create interface {name} for acme/web eth0"),
             format!("guard interface {name} of network 1"),
             "put endpoint 1/10.0.0.5".into(),
@@ -494,4 +509,22 @@ fn many_interfaces_go_in_one_step() {
     let removals: Vec<_> =
         steps.iter().filter(|step| matches!(step, Step::RemoveInterfaces(_))).collect();
     assert!(matches!(removals[..], [Step::RemoveInterfaces(names)] if names.len() == 3));
+}
+
+#[test]
+fn it_is_said_whose_networks_are_before_any_comes_and_not_again_when_one_goes() {
+    let mut kernel = Kernel::default();
+    let [one, both] = [&[1][..], &[1, 2]].map(|networks: &[u32]| {
+        plan(&networks.iter().map(|number| ((*number, 5), true)).collect())
+    });
+    let whose = |kernel: &Kernel, plan: &NodePlan| {
+        let steps = diff(plan, &kernel.observe());
+        steps.iter().position(|step| matches!(step, Step::ShareAmong(_)))
+    };
+    kernel.reach(&one);
+    assert_eq!(whose(&kernel, &both), Some(0), "the tenant has one network more");
+    kernel.reach(&both);
+    assert_eq!(whose(&kernel, &one), None, "what goes is its own to the end");
+    kernel.tenants = [[network(1)].into(), [network(2)].into()].into();
+    assert_eq!(whose(&kernel, &both), Some(0), "they were taken for two tenants");
 }

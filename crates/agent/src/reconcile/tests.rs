@@ -706,7 +706,7 @@ async fn a_network_that_asks_for_egress_has_it_once_it_was_seen_and_no_node_is_r
     agent.ask(add("web")).await;
     assert!(agent.observed().egress.is_empty());
     let ranges = ["10.0.0.0/16".parse().unwrap()].into();
-    let outlet = Outlet { mode: EgressMode::Node, ranges, id: None };
+    let outlet = Outlet { mode: EgressMode::Node, ranges, ..Outlet::default() };
     let put = Delta::Put("acme.default".into(), outlet);
     agent.change(Change::Outlet("acme.default".into(), put)).await;
     while agent.observed().egress.is_empty() {

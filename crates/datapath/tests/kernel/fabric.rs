@@ -150,6 +150,7 @@ impl Node {
         let interfaces = plan.interfaces.iter();
         let endpoints = plan.endpoints.iter();
         Observed {
+            tenants: plan.tenants.clone(),
             peers: plan.peers.clone(),
             interfaces: interfaces.map(|(name, it)| (name.clone(), interface(it))).collect(),
             endpoints: endpoints.map(|(addr, it)| (*addr, Some(it.clone()))).collect(),

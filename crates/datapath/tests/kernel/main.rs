@@ -51,6 +51,7 @@ mod several_interfaces;
 mod spoofing;
 mod talk;
 mod taps;
+mod tenants;
 mod threats;
 mod under_load;
 mod upgrade;

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use atoll_api::{EgressMode, Network};
+use atoll_api::{EgressMode, Network, NetworkIsolation};
 use atoll_plan::{Closed, Egress, Exit, Exits, NodePlan};
 use atoll_types::{Cidr, NetworkId};
 
@@ -45,6 +45,8 @@ pub struct Outlet {
     pub ranges: BTreeSet<Cidr>,
     /// Its number, once it has one.
     pub id: Option<NetworkId>,
+    /// Whether it is open, and so shares its number with those of other tenants.
+    pub is_open: bool,
 }
 
 impl Outlet {
@@ -56,6 +58,7 @@ impl Outlet {
             mode: network.spec.egress.as_ref().map_or(EgressMode::None, |egress| egress.mode),
             ranges: served.chain(asked).filter_map(|range| range.parse().ok()).collect(),
             id: network.status.as_ref().and_then(|status| NetworkId::try_from(status.id?).ok()),
+            is_open: network.spec.isolation == Some(NetworkIsolation::Open),
         }
     }
 }
@@ -160,7 +163,7 @@ mod tests {
     }
 
     fn outlet(mode: EgressMode, range: &str) -> Outlet {
-        Outlet { mode, ranges: [range.parse().unwrap()].into(), id: None }
+        Outlet { mode, ranges: [range.parse().unwrap()].into(), ..Outlet::default() }
     }
 
     /// A node with a pod of each of these networks.

@@ -76,7 +76,7 @@ mod tests {
     }
 
     fn outlet(own: &str) -> Outlet {
-        Outlet { mode: EgressMode::None, ranges: [range(own)].into(), id: None }
+        Outlet { mode: EgressMode::None, ranges: [range(own)].into(), ..Outlet::default() }
     }
 
     fn of<'a>(name: &'a str, number: u32, outlet: &'a Outlet) -> OutletOf<'a> {

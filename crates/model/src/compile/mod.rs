@@ -8,6 +8,7 @@ mod egress;
 mod infra;
 mod placed_port;
 mod services;
+mod tenants;
 mod topology;
 
 pub use egress::{Outlet, OutletOf, never_outside, only};

@@ -17,6 +17,7 @@ use atoll_types::{Cidr, NetAddr, NetworkId, PodRef};
 use super::PlacedPort;
 use super::egress::{OutletOf, plan_egress};
 use super::infra::plan_infra;
+use super::tenants::{tenant_of, tenants};
 use crate::export::Audience;
 
 /// What a node has watched, and what its runtime has asked it for.
@@ -141,7 +142,7 @@ pub struct Occupant {
 impl Occupant {
     /// The pod's tenant.
     pub fn tenant(&self) -> &str {
-        self.network_name.split('.').next().unwrap_or_default()
+        tenant_of(&self.network_name)
     }
 }
 
@@ -199,6 +200,7 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     for port in uncontested(&view.ports, &mut owners, &mut compiled.complaints) {
         place_port(view, &attached, port, &mut compiled);
     }
+    compiled.plan.tenants = tenants(view, &compiled.plan);
     compiled.plan.doors = doors(view, &compiled.plan);
     compiled.plan.service_doors = service_doors(view, &compiled);
     compiled.plan.held = view.held.clone();
