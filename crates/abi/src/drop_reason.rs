@@ -101,6 +101,10 @@ drop_reasons! {
     SourceRefused = 33, "source-refused";
     /// more questions to its resolvers than one interface of a pod may put
     TooManyQuestions = 34, "too-many-questions";
+    /// a pod of no tenant sent it to the port at which nodes hear each other
+    TunnelPort = 35, "tunnel-port";
+    /// a pod of no tenant speaks with this end from this port already, by a service
+    PortTaken = 36, "port-taken";
 }
 
 impl DropReason {

@@ -39,7 +39,7 @@ pub use outside::{
     EntranceKey, Held, HeldKey, INFRA_HERE, INFRA_NOWHERE, INFRA_THERE, Infra, InfraKey,
     KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
 };
-pub use plain::{NodeFront, NodeFrontKey, PLAIN_NETWORK, PlainKey, PlainWay};
+pub use plain::{NodeFront, NodeFrontKey, PLAIN_DROP_REASONS, PLAIN_NETWORK, PlainKey, PlainWay};
 pub use policy::{
     NO_BANK, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
     PolicyVerdict, SECOND_BANK, TIER_NETWORK_POLICY,

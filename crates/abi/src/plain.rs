@@ -9,6 +9,9 @@ use crate::Address;
 /// The number that all services of plain pods have. No packet bears it, and no tenant's map.
 pub const PLAIN_NETWORK: u32 = 1;
 
+/// How many reasons the map `plain_drops` counts by; more than there are.
+pub const PLAIN_DROP_REASONS: u32 = 128;
+
 /// Key of the map `plain_ways`: a packet as it comes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]

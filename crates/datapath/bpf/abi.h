@@ -301,6 +301,8 @@ enum drop_reason {
 	DROP_NOT_SERVED = 32,
 	DROP_SOURCE_REFUSED = 33,
 	DROP_TOO_MANY_QUESTIONS = 34,
+	DROP_TUNNEL_PORT = 35,
+	DROP_PORT_TAKEN = 36,
 };
 
 /* What every pod sees as its gateway, in every network. */

@@ -188,7 +188,7 @@ __noinline int answer_of_infra(struct __sk_buff *skb)
 	verdict judged;
 
 	if (!work)
-		return TC_ACT_SHOT;
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	begin_work(work, bpf_ktime_get_coarse_ns());
 	way = find_way_in(skb, work);
 	if (!way || (!is_about_another(&work->wire.transport) && !is_for_its_pod(way, work)))

@@ -59,7 +59,7 @@ __noinline int take_in(struct __sk_buff *skb)
 	__u32 network;
 
 	if (!work)
-		return TC_ACT_SHOT;
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	if (is_about_another(&work->flow.transport))
 		return take_in_error(skb, work);
 	way = find_way_in(skb, work);

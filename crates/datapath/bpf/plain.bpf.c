@@ -59,12 +59,20 @@ static __always_inline void remember_both(struct plain_room *room)
 	bpf_map_update_elem(&plain_ways, &room->answer_key, &room->answer, BPF_ANY);
 }
 
+/* The sender is told, where it can be. */
+static __always_inline int refuse_as(struct __sk_buff *skb, struct plain_room *room,
+				     enum drop_reason reason)
+{
+	drop_plain(skb, reason);
+	return refuse_sender(skb, &room->flow);
+}
+
 /* A packet to a service whose way is not known, or must be asked for again. */
 static __noinline int decide(struct __sk_buff *skb, struct plain_room *room,
 			     struct service *service, struct plain_way *known)
 {
 	if (!choose(service, known, room))
-		return refuse_sender(skb, &room->flow);
+		return refuse_as(skb, room, DROP_NO_BACKEND);
 	if (ends(&room->flow.transport))
 		room->way.flags |= PLAIN_ENDED;
 	room->answer.flags |= room->way.flags & PLAIN_ENDED;
@@ -125,7 +133,7 @@ static __noinline int go_straight(struct __sk_buff *skb, struct plain_room *room
 	if (known && !(known->flags & PLAIN_STRAIGHT) && is_opening(t) &&
 	    is_in_use(known, t->protocol, room->now)) {
 		skb->mark = PLAIN_REFUSAL;
-		return refuse_sender(skb, &room->flow);
+		return refuse_as(skb, room, DROP_PORT_TAKEN);
 	}
 	if (known && known->flags & PLAIN_STRAIGHT && ends(t))
 		known->flags |= PLAIN_ENDED;
@@ -173,13 +181,14 @@ int from_plain(struct __sk_buff *skb)
 	struct service *service;
 
 	if (is_tagged_twice(skb))
-		return TC_ACT_SHOT;
+		return drop_plain(skb, DROP_VLAN_TAGGED);
 	if (!room)
 		return PASS;
 	if (!read_packet(skb, &room->flow))
-		return hides_its_port(skb, &room->flow.transport) ? TC_ACT_SHOT : PASS;
+		return hides_its_port(skb, &room->flow.transport) ? drop_plain(skb, DROP_MALFORMED) :
+								    PASS;
 	if (is_to_tunnel(&room->flow.transport))
-		return TC_ACT_SHOT;
+		return drop_plain(skb, DROP_TUNNEL_PORT);
 	if (!can_be_served(&room->flow.transport))
 		return PASS;
 	if (room->flow.transport.part == PART_LATER)
@@ -258,7 +267,9 @@ static __noinline int give_quoted_ends(struct __sk_buff *skb, struct plain_room 
 
 static __always_inline int error_to_plain(struct __sk_buff *skb, struct plain_room *room)
 {
-	return is_of_service(skb, room) && give_quoted_ends(skb, room) ? TC_ACT_SHOT : PASS;
+	return is_of_service(skb, room) && give_quoted_ends(skb, room) ?
+		       drop_plain(skb, DROP_KERNEL_REFUSED) :
+		       PASS;
 }
 
 SEC("classifier")

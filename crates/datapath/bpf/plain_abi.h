@@ -8,6 +8,9 @@
 /* The number that all their services have. No packet bears it, and no tenant's map. */
 #define PLAIN_NETWORK 1
 
+/* How many reasons their drops are counted by; more than there are. */
+#define PLAIN_DROP_REASONS 128
+
 /* A packet as it comes: by its ends, or, where it is a part of a datagram, by the number of that in the
  * place of ports. */
 struct plain_key {

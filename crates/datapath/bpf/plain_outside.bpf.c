@@ -204,19 +204,21 @@ static __noinline bool give_face(struct plain_room *room, struct outside_room *m
 	return !bpf_map_update_elem(&outside_ways, &more->key, &more->way, BPF_ANY);
 }
 
-/* Writes down all ways of a connection, those of answers first. Says whether it has all that it needs. */
-static __noinline bool remember_all(struct __sk_buff *skb, struct plain_room *room)
+/* Writes down all ways of a connection, those of answers first. A verdict. */
+static __noinline verdict remember_all(struct __sk_buff *skb, struct plain_room *room)
 {
 	__u32 first = 0;
 	struct outside_room *more = bpf_map_lookup_elem(&outside_rooms, &first);
 
 	if (!more)
-		return false;
+		return DROP_KERNEL_REFUSED;
 	if (leaves_again(skb, room, &more->route) && !give_face(room, more))
-		return false;
+		return DROP_NAT_PORTS_SPENT;
 	name_packet(&room->key, &room->flow, PLAIN_CAME);
-	return !bpf_map_update_elem(&outside_ways, &room->answer_key, &room->answer, BPF_ANY) &&
-	       !bpf_map_update_elem(&outside_ways, &room->key, &room->way, BPF_ANY);
+	if (bpf_map_update_elem(&outside_ways, &room->answer_key, &room->answer, BPF_ANY) ||
+	    bpf_map_update_elem(&outside_ways, &room->key, &room->way, BPF_ANY))
+		return DROP_KERNEL_REFUSED;
+	return FINE;
 }
 
 /* Notes the client's last word in the ways at hand. */
@@ -235,11 +237,14 @@ static __always_inline void note_end(struct plain_room *room)
 static __noinline int decide(struct __sk_buff *skb, struct plain_room *room,
 			     struct service *service, struct plain_way *known)
 {
+	verdict judged;
+
 	if (!choose(service, known, room))
 		return PASS;
 	note_end(room);
-	if (!remember_all(skb, room))
-		return TC_ACT_SHOT;
+	judged = remember_all(skb, room);
+	if (judged != FINE)
+		return drop_plain(skb, judged);
 	return go(skb, room, PLAIN_PART_CAME);
 }
 
@@ -368,7 +373,7 @@ static __noinline int lead_error(struct __sk_buff *skb, struct plain_room *room,
 	room->answer.destination_port = room->way.source_port;
 	if (!same_address(&room->flow.source, &room->quoted.destination))
 		room->way.source = room->flow.source;
-	return move_error(skb, room) ? TC_ACT_SHOT : PASS;
+	return move_error(skb, room) ? drop_plain(skb, DROP_KERNEL_REFUSED) : PASS;
 }
 
 SEC("classifier")

@@ -11,6 +11,7 @@
 
 #include "backends.h"
 #include "plain_abi.h"
+#include "plain_drops.h"
 #include "sctp.h"
 #include "signs.h"
 
@@ -183,12 +184,12 @@ static __noinline int turn_back(struct __sk_buff *skb)
 	struct ethhdr was, is;
 
 	if (bpf_skb_load_bytes(skb, 0, &was, sizeof(was)))
-		return TC_ACT_SHOT;
+		return drop_plain(skb, DROP_MALFORMED);
 	copy_mac(is.h_dest, was.h_source);
 	copy_mac(is.h_source, was.h_dest);
 	is.h_proto = was.h_proto;
 	if (bpf_skb_store_bytes(skb, 0, &is, sizeof(is), 0))
-		return TC_ACT_SHOT;
+		return drop_plain(skb, DROP_KERNEL_REFUSED);
 	return bpf_redirect(skb->ifindex, 0);
 }
 
@@ -200,7 +201,7 @@ static __always_inline int go(struct __sk_buff *skb, struct plain_room *room, en
 		bpf_map_update_elem(&PLAIN_WAYS, &room->key, &room->way, BPF_ANY);
 	}
 	if (give_ends(skb, &room->flow, &room->way))
-		return TC_ACT_SHOT;
+		return drop_plain(skb, DROP_KERNEL_REFUSED);
 	return room->way.flags & PLAIN_TO_ITSELF ? turn_back(skb) : PASS;
 }
 

@@ -41,7 +41,7 @@ __noinline int send_to_node(struct __sk_buff *skb)
 	bool fits;
 
 	if (!work)
-		return TC_ACT_SHOT;
+		return drop(skb, NO_NETWORK, DROP_KERNEL_REFUSED);
 	fits = fits_tunnel(skb);
 	if (!eth || (!fits && !passes_in_parts(skb, work)))
 		return drop(skb, work->flow.network, eth ? DROP_TOO_BIG : DROP_MALFORMED);

@@ -44,6 +44,7 @@ mod outside;
 mod overlay;
 mod pinned_link;
 mod pins;
+mod plain_drops;
 mod plain_entrance;
 mod plain_routes;
 mod plain_services;
@@ -315,9 +316,11 @@ impl Datapath {
         observe::askers(self)
     }
 
-    /// What was dropped since the maps were made, by network and reason.
+    /// What was dropped since the maps were made, by network and reason, with what plain pods lost among
+    /// that of no network.
     pub fn drops(&self) -> Result<Vec<DropCount>, DatapathError> {
-        self.maps.drops()
+        let of_plain_pods = PlainServices::drops(&self.config.bpf_root)?;
+        Ok(plain_drops::add(self.maps.drops()?, of_plain_pods))
     }
 
     /// What each pod of this node has sent and received.

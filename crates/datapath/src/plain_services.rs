@@ -21,13 +21,13 @@ use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 use rtnetlink::RouteMessageBuilder;
 
 use crate::error::{Attempt, DatapathError};
-use crate::maps::check_shape;
+use crate::maps::{DropCount, check_shape};
 use crate::netlink::{Kind, Link, Netlink};
 use crate::plain_entrance::{self, Entrance, OutsideConfig};
 use crate::plain_routes::range;
 use crate::program::{Loader, Program, remove_filter};
 use crate::service_pages::{self, ServicePages};
-use crate::{node_sockets, pins};
+use crate::{node_sockets, pins, plain_drops};
 
 static PROGRAMS: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/plain.o"));
 
@@ -131,6 +131,11 @@ impl PlainServices {
         }
     }
 
+    /// What the programs did not let pass, since the maps were made.
+    pub fn drops(bpf_root: &Path) -> Result<Vec<DropCount>, DatapathError> {
+        plain_drops::read(&folder(bpf_root))
+    }
+
     /// Takes programs and maps off this node; where there are none, nothing is done.
     pub async fn withdraw(bpf_root: &Path) -> Result<(), DatapathError> {
         if !folder(bpf_root).exists() {
@@ -169,6 +174,7 @@ pub(crate) fn take_off(link: &Link) -> Result<(), DatapathError> {
 fn check_pinned(dir: &Path) -> Result<(), DatapathError> {
     service_pages::check_pinned(dir)?;
     plain_entrance::check_pinned(dir)?;
+    plain_drops::check_pinned(dir)?;
     check_shape::<PlainKey, PlainWay>(&dir.join("plain_ways"))?;
     check_shape::<NodeFrontKey, NodeFront>(&dir.join("node_fronts"))
 }

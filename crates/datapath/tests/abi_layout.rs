@@ -15,11 +15,11 @@ use atoll_abi::{
     Held, HeldKey, INFRA_HERE, INFRA_NOWHERE, INFRA_THERE, INTERFACE_NAME_BYTES, Infra, InfraKey,
     Interface, InterfaceKey, KIND_CONNECTION, KIND_OUTSIDE, MAX_CONNECTIONS, MAX_INTERFACES,
     MAX_SOURCES, NO_BANK, NO_NETWORK, NODE_MAC, NearInterface, Network, NodeFront, NodeFrontKey,
-    NodePort, NodePortKey, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place, PlainKey, PlainWay,
-    PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort, PolicyVerdict,
-    SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceDoor,
-    ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots, Source,
-    SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
+    NodePort, NodePortKey, PLAIN_DROP_REASONS, PLAIN_NETWORK, PROBER_PORTS, Peer, PeerKey, Place,
+    PlainKey, PlainWay, PolicyColumnKey, PolicyEndKey, PolicyIdentity, PolicyOutside, PolicyPort,
+    PolicyVerdict, SECOND_BANK, SIDE_BACKENDS, SIDE_CLIENTS, SIDE_OUTSIDE, SLOTS_PER_PAGE, Service,
+    ServiceDoor, ServiceDoorKey, ServiceFront, ServiceFrontKey, ServiceKey, ServicePage, Slots,
+    Source, SourceKey, TIER_NETWORK_POLICY, TURNS_PER_PAGE, Traffic, Turns, TurnsKey,
 };
 use atoll_types::MacAddr;
 
@@ -115,7 +115,10 @@ fn structs_of_plain_pods() -> Vec<String> {
         ),
         same_layout!(NodeFrontKey, "node_front_key", socket, address, port, reserved),
         same_layout!(NodeFront, "node_front", address, port, reserved),
-        vec![format!("PLAIN_NETWORK == {PLAIN_NETWORK}")],
+        vec![
+            format!("PLAIN_NETWORK == {PLAIN_NETWORK}"),
+            format!("PLAIN_DROP_REASONS == {PLAIN_DROP_REASONS}"),
+        ],
     ]
     .concat()
 }

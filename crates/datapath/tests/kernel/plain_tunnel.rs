@@ -3,20 +3,30 @@
 
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
+use atoll_datapath::{DropReason, PlainServices};
 use atoll_plan::{Backend, PLAIN, Service};
-use atoll_testkit::{Namespace, PacketSocket, uninterrupted};
+use atoll_testkit::{Namespace, PacketSocket, eventually, uninterrupted};
 use atoll_types::{MacAddr, NetAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::forge;
 use crate::plain_outside::{Scene, node_port};
-use crate::plain_stage::{BOTH, Host, OUTSIDE, Stage, TARGET, ask, front, key, udp, vip};
+use crate::plain_stage::{BOTH, Host, OUTSIDE, Stage, TARGET, ask, front, key, last, udp, vip};
 use crate::talk::{BRIEF, await_refusal};
 
 const UDP: u8 = 17;
 const OPTIONS: u8 = 60;
 /// A socket of this protocol is given the header of IPv6, too.
 const WITH_HEADER: i32 = 255;
+
+/// Waits until the node's programs of plain pods have dropped so many packets for this reason.
+fn await_dropped(stage: &Stage, reason: DropReason, count: u64) {
+    eventually(&format!("{count} packets were dropped as {reason}"), || {
+        let drops = stage.worker.run(|state| PlainServices::drops(&state.root).unwrap());
+        let dropped = drops.iter().find(|it| it.reason == reason);
+        (dropped.map_or(0, |it| it.packets) >= count).then_some(())
+    });
+}
 
 fn hears_nothing(socket: &UdpSocket) {
     socket.set_read_timeout(Some(BRIEF)).unwrap();
@@ -35,6 +45,32 @@ fn no_plain_pod_sends_to_where_nodes_hear_each_other_whole_or_in_parts() {
             ask(&asker, &other, other.local_addr().unwrap(), size);
         }
         hears_nothing(&tunnel);
+    }
+    await_dropped(&stage, DropReason::TunnelPort, 4);
+}
+
+/// A tunnel packet with a frame of a network in it, to this node and to another.
+#[test]
+fn a_plain_pods_vxlan_to_a_node_goes_nowhere_and_is_counted() {
+    const NETWORK: [u8; 3] = [0, 0, 100];
+    let stage = Stage::serving(|stage| vec![&stage.far]);
+    let face =
+        forge::Face { mac: MacAddr::GATEWAY, ip: [10, 0, 0, 1].into(), ipv6: last(0xfd00, 1) };
+    let inner = forge::udp(face, [10, 0, 0, 2].into());
+    let vxlan = [&[8, 0, 0, 0][..], &NETWORK, &[0], &inner].concat();
+    let node =
+        Host { namespace: Namespace::new(), ipv4: [192, 0, 2, 1].into(), ipv6: last(0x2001, 1) };
+    for (count, v4) in (1..).zip(BOTH) {
+        let at_node =
+            stage.node.run(|| UdpSocket::bind((node.ip(v4), OUTSIDE.overlay_port)).unwrap());
+        let [there, other] = [OUTSIDE.overlay_port, TARGET].map(|port| udp(&stage.far, v4, port));
+        let sender = udp(&stage.client, v4, 0);
+        for tunnel in [&at_node, &there] {
+            sender.send_to(&vxlan, tunnel.local_addr().unwrap()).unwrap();
+        }
+        await_dropped(&stage, DropReason::TunnelPort, 2 * count);
+        [&at_node, &there].into_iter().for_each(hears_nothing);
+        ask(&sender, &other, other.local_addr().unwrap(), vxlan.len());
     }
 }
 
@@ -73,6 +109,8 @@ fn no_plain_pod_hides_behind_headers_where_it_sends_to() {
         assert_eq!(uninterrupted(|| other.recv(&mut [0; 8])).unwrap(), 1);
     }
     hears_nothing(&tunnel);
+    await_dropped(&stage, DropReason::TunnelPort, 2);
+    await_dropped(&stage, DropReason::Malformed, 2);
 }
 
 fn mac(namespace: &Namespace, link: &str) -> MacAddr {
@@ -108,6 +146,8 @@ fn no_plain_pod_hides_behind_tags_where_it_sends_to() {
         assert_eq!(uninterrupted(|| other.recv(&mut [0; 8])).unwrap(), 1, "{tags} tags");
     }
     hears_nothing(&tunnel);
+    await_dropped(&stage, DropReason::TunnelPort, 2);
+    await_dropped(&stage, DropReason::VlanTagged, 2);
 }
 
 #[test]
@@ -128,6 +168,7 @@ fn no_service_leads_a_plain_pod_to_where_nodes_hear_each_other() {
         await_refusal(&asker);
         hears_nothing(&tunnel);
     }
+    await_dropped(&stage, DropReason::NoBackend, 2);
 }
 
 /// What leaves for another node's backend has this node's address.
