@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::IpAddr;
 
 use anyhow::Result;
-use atoll_datapath::{Datapath, DropCount, Event, Tended};
+use atoll_datapath::{Datapath, DropCount, Event, Tended, Traffic};
 use atoll_plan::{HostInterface, Observed, Step};
 use atoll_policy::{Changes, Room, Tables};
 use atoll_types::NetworkId;
@@ -33,6 +33,10 @@ pub trait Kernel: Send {
     fn decide_anew(&mut self, networks: &BTreeSet<NetworkId>) -> Result<()>;
     /// What has been dropped so far.
     fn drops(&self) -> Result<Vec<DropCount>>;
+    /// What each pod's interface has sent and received; a kernel that carries nothing has counted nothing.
+    fn traffic(&self) -> Result<Vec<Traffic>> {
+        Ok(Vec::new())
+    }
     /// The pods' interfaces by the index of their host side, from which their aliases follow.
     fn askers(&self) -> Result<BTreeMap<u32, HostInterface>>;
     /// The index of the link by which pods are heard; a kernel that is made of maps has none.
@@ -92,6 +96,10 @@ impl Kernel for Datapath {
 
     fn drops(&self) -> Result<Vec<DropCount>> {
         Ok(Datapath::drops(self)?)
+    }
+
+    fn traffic(&self) -> Result<Vec<Traffic>> {
+        Ok(Datapath::traffic(self)?)
     }
 
     fn askers(&self) -> Result<BTreeMap<u32, HostInterface>> {

@@ -140,7 +140,10 @@ fn query(sockets: impl Iterator<Item = PathBuf>, question: &NameQuestion) -> Res
             AgentReply::Name(report) => return Ok(report),
             AgentReply::Failed(error) => bail!("{error}: {}", error.details),
             AgentReply::NotOurs => {}
-            AgentReply::Attached(_) | AgentReply::Done | AgentReply::Drops(_) => {
+            AgentReply::Attached(_)
+            | AgentReply::Done
+            | AgentReply::Drops(_)
+            | AgentReply::Traffic(_) => {
                 bail!("the agent gave no answer about names")
             }
         }

@@ -50,9 +50,11 @@ fn read(socket: &std::path::Path) -> Result<Vec<DropReport>> {
     match ask(socket, &AgentRequest::Drops)? {
         AgentReply::Drops(drops) => Ok(drops),
         AgentReply::Failed(error) => bail!("{error}: {}", error.details),
-        AgentReply::Attached(_) | AgentReply::Done | AgentReply::NotOurs | AgentReply::Name(_) => {
-            bail!("the agent gave no counters")
-        }
+        AgentReply::Attached(_)
+        | AgentReply::Done
+        | AgentReply::NotOurs
+        | AgentReply::Traffic(_)
+        | AgentReply::Name(_) => bail!("the agent gave no counters"),
     }
 }
 

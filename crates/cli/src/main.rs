@@ -11,6 +11,7 @@ mod observe;
 mod output;
 mod policy;
 mod target;
+mod traffic;
 mod who;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ use crate::drops::DropsArgs;
 use crate::install::{InstallArgs, Intent, UninstallArgs};
 use crate::observe::ObserveArgs;
 use crate::policy::PolicyCommand;
+use crate::traffic::TrafficArgs;
 use crate::who::WhoArgs;
 
 /// Every tenant of a Kubernetes cluster gets its own networks.
@@ -45,6 +47,7 @@ const EXAMPLES: &str = "Examples:
   atoll lab up                      a small cluster on this machine
   atoll lab exec -n acme web -- ip addr
   atoll drops --lab default         what was dropped, and why
+  atoll traffic --lab default       what each pod has sent and received
   atoll observe --pod acme/web      drops and connections of a pod, as they happen
   atoll who 10.0.0.5                the pod of every network that has this address
   atoll dns query --as acme/web db  what that pod is told about a name, and why
@@ -59,6 +62,8 @@ enum Command {
     Lab(LabCommand),
     /// What was dropped on a node or in a lab, and why
     Drops(DropsArgs),
+    /// What the pods of a node or a lab have sent, received and lost
+    Traffic(TrafficArgs),
     /// Drops and connections on a node or in a lab, as they happen
     Observe(ObserveArgs),
     /// Who has an address, in every network that has it
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
         Command::Cni => return atoll_cni::run(),
         Command::Lab(lab) => atoll_lab::run(lab, &hooks()),
         Command::Drops(args) => drops::run(&args),
+        Command::Traffic(args) => traffic::run(&args),
         Command::Observe(args) => observe::run(&args),
         Command::Who(args) => who::run(&args),
         Command::Dns(command) => dns::run(command),

@@ -68,7 +68,9 @@ fn serve(command: &str, invocation: Invocation) -> Result<Answer, CniError> {
         AgentReply::Failed(error) => Err(status_error(&invocation.action, error)),
         AgentReply::Attached(attached) => Ok(ours(added(&invocation, &attached).as_ref())),
         AgentReply::NotOurs => not_ours(command, invocation),
-        AgentReply::Done | AgentReply::Drops(_) | AgentReply::Name(_) => done(command, invocation),
+        AgentReply::Done | AgentReply::Drops(_) | AgentReply::Traffic(_) | AgentReply::Name(_) => {
+            done(command, invocation)
+        }
     }
 }
 

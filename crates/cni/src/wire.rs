@@ -72,6 +72,8 @@ pub enum AgentRequest {
     Status,
     /// What has been dropped so far?
     Drops,
+    /// What has each pod sent and received so far?
+    Traffic,
     /// What would this pod be told about this name?
     Name(NameQuestion),
 }
@@ -100,6 +102,8 @@ pub enum AgentReply {
     NotOurs,
     /// The drop counters.
     Drops(Vec<DropReport>),
+    /// What pods have sent and received.
+    Traffic(Vec<TrafficReport>),
     /// What a pod would be told about a name.
     Name(NameReport),
     /// It could not be done.
@@ -141,6 +145,35 @@ pub struct DropReport {
     /// Packets dropped.
     pub packets: u64,
     /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What one interface of a pod has sent and received since it was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficReport {
+    /// The pod; none where the agent does not know it yet.
+    pub pod: Option<PodRef>,
+    /// The name of the interface's host side.
+    pub interface: String,
+    /// The network's object name, or its number where the agent does not know it yet.
+    pub network: String,
+    /// What it sent, and was let through.
+    pub sent: Volume,
+    /// What it received.
+    pub received: Volume,
+    /// What it sent, and was dropped.
+    pub dropped: Volume,
+}
+
+/// So many packets, and their bytes from the Ethernet header on. A batch that the kernel had not yet cut
+/// into packets is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Volume {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
     pub bytes: u64,
 }
 
@@ -191,6 +224,7 @@ mod tests {
     fn who_asks_who_tells_and_who_listens_are_told_apart() {
         let all = [
             Call::Ask(AgentRequest::Drops),
+            Call::Ask(AgentRequest::Traffic),
             Call::Ask(AgentRequest::Gc(vec![])),
             Call::Listen(Listen { observe: EventFilter::default() }),
             Call::Made(Made { plain_links: vec!["veth1".to_owned()] }),

@@ -1,12 +1,13 @@
 //! What the container runtime asks, answered once the kernel has it.
 
-use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, NameQuestion};
+use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, NameQuestion, TrafficReport, Volume};
 use atoll_cni::{
     Attached, AttachedInterface, AttachmentId, AttachmentRequest, CniError, ErrorCode,
 };
-use atoll_datapath::DropCount;
+use atoll_datapath::{DropCount, Traffic};
 use atoll_model::compile::{Attachment, PlacedPort};
 use atoll_plan::HostInterface;
+use atoll_types::NetworkId;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -85,6 +86,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             AgentRequest::Check(id) => self.check(&id).await,
             AgentRequest::Status => self.status(),
             AgentRequest::Drops => self.drops(),
+            AgentRequest::Traffic => self.traffic(),
             AgentRequest::Name(question) => self.name(&question),
         };
         send(reply, answer);
@@ -339,6 +341,37 @@ impl<K: Kernel, F> Reconciler<K, F> {
         Ok(AgentReply::Drops(counts.iter().map(|count| self.drop_report(count)).collect()))
     }
 
+    fn traffic(&self) -> Result<AgentReply, CniError> {
+        let counted =
+            self.kernel.traffic().map_err(|error| failed("read the traffic counters", &error))?;
+        Ok(AgentReply::Traffic(counted.iter().map(|it| self.traffic_report(it)).collect()))
+    }
+
+    fn traffic_report(&self, counted: &Traffic) -> TrafficReport {
+        let pod = self.occupants.get(&counted.interface).map(|occupant| occupant.pod.clone());
+        let is_its =
+            |port: &&PlacedPort| port.network == counted.network && Some(&port.pod) == pod.as_ref();
+        let port = self.seen.ports().map(|(_, port)| port).find(is_its);
+        let network = match port {
+            Some(port) => port.network_name.clone(),
+            None => self.name_or_number(counted.network),
+        };
+        let sums = &counted.counters;
+        TrafficReport {
+            pod,
+            interface: counted.interface.to_string(),
+            network,
+            sent: Volume { packets: sums.sent_packets, bytes: sums.sent_bytes },
+            received: Volume { packets: sums.received_packets, bytes: sums.received_bytes },
+            dropped: Volume { packets: sums.dropped_packets, bytes: sums.dropped_bytes },
+        }
+    }
+
+    fn name_or_number(&self, network: NetworkId) -> String {
+        let known = self.seen.network_name(network);
+        known.map_or_else(|| network.to_string(), ToOwned::to_owned)
+    }
+
     /// What a pod of this node would be told about a name.
     fn name(&self, question: &NameQuestion) -> Result<AgentReply, CniError> {
         let Some(names) = &self.attendants.names else {
@@ -352,12 +385,8 @@ impl<K: Kernel, F> Reconciler<K, F> {
     }
 
     fn drop_report(&self, count: &DropCount) -> DropReport {
-        let name = |network| {
-            let known = self.seen.network_name(network);
-            known.map_or_else(|| network.to_string(), ToOwned::to_owned)
-        };
         DropReport {
-            network: count.network.map(name),
+            network: count.network.map(|network| self.name_or_number(network)),
             reason: count.reason.name().to_owned(),
             meaning: count.reason.meaning().to_owned(),
             packets: count.packets,
@@ -371,7 +400,10 @@ fn is_about(ask: &AgentRequest, id: &AttachmentId) -> bool {
         AgentRequest::Add(add) => add.id == *id,
         AgentRequest::Del(asked) | AgentRequest::Check(asked) => asked == id,
         AgentRequest::Gc(_) => true,
-        AgentRequest::Status | AgentRequest::Drops | AgentRequest::Name(_) => false,
+        AgentRequest::Status
+        | AgentRequest::Drops
+        | AgentRequest::Traffic
+        | AgentRequest::Name(_) => false,
     }
 }
 

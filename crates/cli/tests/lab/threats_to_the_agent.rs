@@ -34,6 +34,7 @@ fn requests(stage: &Stage) -> Vec<AgentRequest> {
         AgentRequest::Gc(vec![]),
         AgentRequest::Status,
         AgentRequest::Drops,
+        AgentRequest::Traffic,
     ]
 }
 
