@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 
 use crate::scenarios::{
-    agents, away, beside, by_others, defaults, families, infra, lab, leaving, life, names, nodes, plain,
-    plain_ports, plain_services, power, probes, reach, restored, services, upgraded, users,
+    agents, away, beside, by_others, defaults, families, infra, lab, leaving, life, names, nodes,
+    plain, plain_ports, plain_services, power, probes, reach, restored, services, upgraded, users,
     workloads,
 };
 use crate::stage::Stage;

@@ -345,7 +345,7 @@ impl Lab {
     }
 
     /// The pid of a node's agent.
-    fn agent_pid(&self, node: &str) -> Option<u32> {
+    pub(crate) fn agent_pid(&self, node: &str) -> Option<u32> {
         let status = atoll(&["lab", "status", "--name", &self.name, "-o", "json"]).json();
         let nodes = status["nodes"].as_array().unwrap();
         let node = nodes.iter().find(|entry| entry["name"] == node).unwrap();

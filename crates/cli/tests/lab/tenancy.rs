@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-use crate::balancers::signal;
 use crate::documents::{pod, tenant, yaml};
 use crate::fixture::{Lab, await_condition};
 use crate::several_networks::server;
@@ -263,13 +262,12 @@ fn a_node_that_does_not_acknowledge_a_network_is_named_until_it_does() {
             wanted.iter().all(|word| it.contains(word))
         });
     };
-    let agent = lab.agent_pid("node2").expect("the agent runs");
-    signal(agent, "-STOP");
+    lab.signal_agent("node2", "-STOP");
     let (none, on) = (json!({}), |node: &str| format!("slow/on-{node}"));
     lab.apply(&yaml(&["node1", "node2"].map(|node| pod(&on(node), node, &none, &none)))).good();
     running(&lab, "slow", "on-node1");
     programmed(&["False", "not yet: node2", "1/2"]);
-    signal(agent, "-CONT");
+    lab.signal_agent("node2", "-CONT");
     running(&lab, "slow", "on-node2");
     programmed(&["True", "2 of 2 nodes", "2/2"]);
     lab.reach("slow/on-node1", "tcp", &server(&address(&lab, "slow", "on-node2"))).good();
