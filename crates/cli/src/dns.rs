@@ -13,6 +13,7 @@ use atoll_types::PodRef;
 use comfy_table::{Table, presets};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::agents::Agents;
 use crate::output::{self, Format};
 
 /// How long a DNS pod that is told to end goes on answering. Its grace period is longer.
@@ -71,12 +72,8 @@ pub(crate) struct QueryArgs {
     /// The type of records.
     #[arg(short = 't', long = "type", default_value = "A")]
     kind: String,
-    /// The socket of the agent of the pod's node.
-    #[arg(long, default_value = "/run/atoll/agent.sock")]
-    socket: PathBuf,
-    /// A pod of this lab instead.
-    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
-    lab: Option<String>,
+    #[command(flatten)]
+    agents: Agents,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -119,10 +116,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 fn run_query(args: QueryArgs) -> Result<ExitCode> {
-    let sockets = match &args.lab {
-        Some(lab) => atoll_lab::agent_sockets(lab)?,
-        None => vec![("this node".to_owned(), args.socket.clone())],
-    };
+    let sockets = args.agents.sockets()?;
     let question = NameQuestion { pod: args.pod, name: args.name, kind: args.kind };
     let report = query(sockets.into_iter().map(|(_, socket)| socket), &question)?;
     match args.output {

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use atoll_cni::wire::{AgentReply, AgentRequest, DropReport, ask};
 use comfy_table::{Table, presets};
 
+use crate::agents::Agents;
 use crate::output::Format;
 
 /// Which counters.
@@ -18,12 +19,8 @@ use crate::output::Format;
 
 POD is the agent of the node; `kubectl get pods -n atoll-system -o wide` lists all.")]
 pub(crate) struct DropsArgs {
-    /// The socket of this node's agent.
-    #[arg(long, default_value = "/run/atoll/agent.sock")]
-    socket: PathBuf,
-    /// Every node of this lab instead.
-    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
-    lab: Option<String>,
+    #[command(flatten)]
+    agents: Agents,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -33,12 +30,9 @@ pub(crate) struct DropsArgs {
 type NodeDrops = (String, Vec<DropReport>);
 
 pub(crate) fn run(args: &DropsArgs) -> Result<ExitCode> {
-    let sockets = match &args.lab {
-        Some(lab) => atoll_lab::agent_sockets(lab)?,
-        None => vec![("this node".to_owned(), args.socket.clone())],
-    };
     let read = |(node, socket): (String, PathBuf)| Ok((node, read(&socket)?));
-    let drops: Vec<NodeDrops> = sockets.into_iter().map(read).collect::<Result<_>>()?;
+    let drops: Vec<NodeDrops> =
+        args.agents.sockets()?.into_iter().map(read).collect::<Result<_>>()?;
     match args.output {
         Format::Table => println!("{}", table(&drops)),
         Format::Json => println!("{}", json(&drops)),

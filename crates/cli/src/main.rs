@@ -1,5 +1,6 @@
 //! `atoll`: one program for every place. This file wires, and nothing else.
 
+mod agents;
 mod apply;
 mod cluster;
 mod convert;

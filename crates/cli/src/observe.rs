@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::agents::Agents;
 use crate::cluster;
 use crate::output::{self, Format};
 
@@ -44,12 +45,8 @@ pub(crate) struct ObserveArgs {
     /// Only this: dropped, opened or closed.
     #[arg(long)]
     kind: Option<EventKind>,
-    /// The socket of this node's agent.
-    #[arg(long, default_value = "/run/atoll/agent.sock")]
-    socket: PathBuf,
-    /// Every node of this lab instead.
-    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
-    lab: Option<String>,
+    #[command(flatten)]
+    agents: Agents,
     /// How to print: lines for people, or one JSON object a line.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -68,10 +65,7 @@ fn reason(text: &str) -> Result<String, String> {
 type Heard = (String, Word);
 
 pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode> {
-    let sockets = match &args.lab {
-        Some(lab) => atoll_lab::agent_sockets(lab)?,
-        None => vec![("this node".to_owned(), args.socket.clone())],
-    };
+    let sockets = args.agents.sockets()?;
     let filter = EventFilter {
         network: args.network.clone(),
         pod: args.pod.clone(),

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use atoll_cni::wire::{AgentReply, AgentRequest, TrafficReport, Volume, ask};
 use comfy_table::{Table, presets};
 
+use crate::agents::Agents;
 use crate::output::Format;
 
 /// Which counters.
@@ -21,12 +22,8 @@ POD is the agent of the node; `kubectl get pods -n atoll-system -o wide` lists a
 Counted from when the pod's interface was made. SENT is what was let through, DROPPED what was not;
 `atoll drops` says why.")]
 pub(crate) struct TrafficArgs {
-    /// The socket of this node's agent.
-    #[arg(long, default_value = "/run/atoll/agent.sock")]
-    socket: PathBuf,
-    /// Every node of this lab instead.
-    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
-    lab: Option<String>,
+    #[command(flatten)]
+    agents: Agents,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -36,12 +33,9 @@ pub(crate) struct TrafficArgs {
 type NodeTraffic = (String, Vec<TrafficReport>);
 
 pub(crate) fn run(args: &TrafficArgs) -> Result<ExitCode> {
-    let sockets = match &args.lab {
-        Some(lab) => atoll_lab::agent_sockets(lab)?,
-        None => vec![("this node".to_owned(), args.socket.clone())],
-    };
     let read = |(node, socket): (String, PathBuf)| Ok((node, read(&socket)?));
-    let traffic: Vec<NodeTraffic> = sockets.into_iter().map(read).collect::<Result<_>>()?;
+    let traffic: Vec<NodeTraffic> =
+        args.agents.sockets()?.into_iter().map(read).collect::<Result<_>>()?;
     match args.output {
         Format::Table => println!("{}", table(&traffic)),
         Format::Json => println!("{}", json(&traffic)),
