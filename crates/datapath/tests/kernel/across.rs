@@ -13,7 +13,7 @@ use atoll_types::{NetAddr, NetworkId, Protocol};
 use crate::fabric::{Fabric, Node, OVERLAY_PORT, Pod, State, network};
 use crate::forge;
 use crate::services::{PORT, TARGET, converse, front, key, vip, voice, voices};
-use crate::talk::{BRIEF, LIMIT, Voice, connect, listen, udp};
+use crate::talk::{BRIEF, LIMIT, Voice, await_refusal, connect, listen, udp};
 
 /// A tenant with two networks. In the first a client, in the second pods behind the service; in each,
 /// pods with the addresses of those in the other.
@@ -204,17 +204,13 @@ fn errors_reach_the_other_end_across_networks_in_both_directions() {
             for client in voices(&tenant.client) {
                 let asker = udp(client, 0);
                 asker.connect(front(client.ip)).unwrap();
-                asker.send(b"nobody listens").unwrap();
-                let error = asker.recv(&mut [0; 8]).unwrap_err();
-                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "to {}", client.ip);
+                await_refusal(&asker);
                 let answerer = udp(voice(client, server), TARGET);
                 let asker = udp(client, 0);
                 let seen = ask(&asker, &answerer, b"hello");
                 drop(asker);
                 answerer.connect(seen).unwrap();
-                answerer.send(b"nobody is there any more").unwrap();
-                let error = answerer.recv(&mut [0; 8]).unwrap_err();
-                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "from {}", client.ip);
+                await_refusal(&answerer);
             }
         }
     }
