@@ -48,7 +48,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
 
-    use atoll_testkit::uninterrupted;
+    use atoll_testkit::Hears;
     use nix::net::if_::if_nametoindex;
 
     use super::*;
@@ -79,7 +79,7 @@ mod tests {
                 hear_only(&ear, link).unwrap();
                 mouth.send(word).unwrap();
                 if link == here() {
-                    let length = uninterrupted(|| ear.recv(&mut heard)).unwrap();
+                    let length = ear.hear(&mut heard).unwrap();
                     assert_eq!(&heard[..length], word);
                 }
             }
@@ -87,7 +87,7 @@ mod tests {
             hear_all(&ear).unwrap();
             hear_all(&ear).unwrap();
             mouth.send(b"four").unwrap();
-            let length = uninterrupted(|| ear.recv(&mut heard)).unwrap();
+            let length = ear.hear(&mut heard).unwrap();
             assert_eq!(&heard[..length], b"four");
         }
     }

@@ -19,5 +19,5 @@ pub use bpffs::BpfFileSystem;
 pub use machine::{Machine, Talk};
 pub use namespace::Namespace;
 pub use packet_socket::{Direction, PacketSocket};
-pub use wait::{Stops, bound, eventually, uninterrupted};
+pub use wait::{Hears, Stops, bound, eventually, uninterrupted};
 pub use worker::Worker;

@@ -9,6 +9,8 @@ use std::thread;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Uid, setfsuid};
 
+use crate::wait::eventually;
+
 /// Who has no rights of its own.
 const NOBODY: Uid = Uid::from_raw(65_534);
 
@@ -98,6 +100,20 @@ impl Namespace {
         text(&output.stdout)
     }
 
+    /// Waits until every link that is up carries: the kernel connects an end to its queue only some time after
+    /// its other end came up, on a busy machine long after, and loses what is sent before.
+    ///
+    /// # Panics
+    /// When one does not for a minute, as where its other end is down.
+    pub fn await_links(&self) {
+        eventually("every link that is up carries", || {
+            let links = self.ip("-o link show up");
+            let carries =
+                |link: &str| !link.contains("NO-CARRIER") && !link.contains("qdisc noop ");
+            links.lines().all(carries).then_some(())
+        });
+    }
+
     /// Has the stack compute every checksum and cut every packet of a link by itself.
     ///
     /// # Panics
@@ -134,6 +150,19 @@ mod tests {
         one.ip("link add only-here type veth peer name its-peer");
         assert!(one.ip("-o link").contains("only-here"));
         assert!(!other.ip("-o link").contains("only-here"));
+    }
+
+    #[test]
+    fn links_are_awaited_until_both_ends_are_up() {
+        let namespace = Namespace::new();
+        namespace.ip("link add one type veth peer name other");
+        namespace.await_links();
+        for link in ["one", "other"] {
+            namespace.ip(&format!("link set {link} up"));
+        }
+        namespace.await_links();
+        let links = namespace.ip("-o link");
+        assert_eq!(links.matches("LOWER_UP").count(), 3, "{links}");
     }
 
     #[test]

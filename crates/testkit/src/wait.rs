@@ -1,6 +1,7 @@
 //! Waiting for a condition instead of sleeping for a time, and ending what waits for a test.
 
 use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,6 +33,31 @@ pub fn uninterrupted<T>(mut wait: impl FnMut() -> io::Result<T>) -> io::Result<T
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             done => return done,
         }
+    }
+}
+
+/// Waits for datagrams, uninterrupted, as long as the socket's own limit lets it.
+pub trait Hears {
+    /// The next datagram of whom the socket is connected to, or of anybody.
+    ///
+    /// # Errors
+    /// What the kernel says of the peer, or that nothing came in time.
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// The next datagram, and who sent it.
+    ///
+    /// # Errors
+    /// As for `hear`.
+    fn hear_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
+}
+
+impl Hears for UdpSocket {
+    fn hear(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| self.recv(buffer))
+    }
+
+    fn hear_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        uninterrupted(|| self.recv_from(buffer))
     }
 }
 

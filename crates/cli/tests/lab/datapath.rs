@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use atoll_testkit::forge::{self, GATEWAY, IP, Origin, datagram, icmp_error, packet};
-use atoll_testkit::{Direction, eventually};
+use atoll_testkit::{Direction, Hears, eventually};
 use atoll_types::{GATEWAY_V4, GATEWAY_V6};
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ fn arrives(from: &UdpSocket, to: &UdpSocket, content: &[u8]) {
     let mut room = vec![0; 1 << 16];
     eventually("the datagram arrives", || {
         from.send_to(content, to.local_addr().unwrap()).unwrap();
-        let (length, sender) = to.recv_from(&mut room).ok()?;
+        let (length, sender) = to.hear_from(&mut room).ok()?;
         (&room[..length] == content && sender == from.local_addr().unwrap()).then_some(())
     });
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use atoll_datapath::open_tap;
 use atoll_testkit::forge::{Face, IP};
-use atoll_testkit::{Machine, Namespace, Stops, Talk, eventually};
+use atoll_testkit::{Hears, Machine, Namespace, Stops, Talk, eventually};
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
@@ -110,7 +110,7 @@ fn a_machine_on_the_lab_moves_to_another_node_with_its_addresses_and_connections
             client.send(node.as_bytes()).unwrap();
             machine.echo();
             let mut heard = [0; 16];
-            let length = client.recv(&mut heard).unwrap();
+            let length = client.hear(&mut heard).unwrap();
             assert_eq!(&heard[..length], node.as_bytes());
         }
         if connections.is_empty() {

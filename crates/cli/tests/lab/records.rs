@@ -5,8 +5,8 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_testkit::Namespace;
 use atoll_testkit::names::{Row, number, question, read_framed, rows_of, table, write_framed};
+use atoll_testkit::{Hears, Namespace};
 use hickory_proto::op::Message;
 
 use crate::fixture::{Lab, await_condition};
@@ -44,7 +44,7 @@ fn over_udp(question: &[u8]) -> Message {
     let mut answer = [0; 1500];
     for _ in 0..3 {
         socket.send(question).unwrap();
-        if let Ok(len) = socket.recv(&mut answer) {
+        if let Ok(len) = socket.hear(&mut answer) {
             return read(question, &answer[..len]);
         }
     }

@@ -5,6 +5,8 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
+use atoll_testkit::Hears;
+
 use serde_json::{Value, json};
 
 use crate::fixture::{Lab, await_condition};
@@ -180,7 +182,7 @@ fn pretend(lab: &Lab, from: &str, to: &str) {
 fn heard(sockets: &[UdpSocket; 2]) -> [usize; 2] {
     sockets.each_ref().map(|socket| {
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count()
+        std::iter::from_fn(|| socket.hear(&mut [0; 64]).ok()).count()
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use atoll_datapath::DropReason::{Ipv6NotServed, OutsideClosed};
 use atoll_testkit::forge::{self, Face, Origin, datagram, fragment, packet};
 use atoll_testkit::threats::{Row, advertisements};
-use atoll_testkit::{Namespace, eventually};
+use atoll_testkit::{Hears, Namespace, eventually};
 use atoll_types::GATEWAY_V6;
 use serde_json::json;
 
@@ -102,7 +102,7 @@ fn tunnels_are_closed(scene: &Scene) {
     eventually("who is no node is reached at that port", || {
         socket.send(&to(WIRE)).unwrap();
         let mut heard = vec![0; 2048];
-        let length = outside.recv(&mut heard).ok()?;
+        let length = outside.hear(&mut heard).ok()?;
         (heard[..length] == carried).then_some(())
     });
     let heard = [&scene.far, &scene.near, &scene.foreign].map(Player::packets);
@@ -137,7 +137,7 @@ fn parts_arrive(scene: &Scene) {
                     socket.send(&fragment((from, to), 17, id, at, part)).unwrap();
                 }
                 let mut heard = vec![0; 4096];
-                let (length, sender) = listener.recv_from(&mut heard).ok()?;
+                let (length, sender) = listener.hear_from(&mut heard).ok()?;
                 assert_eq!(sender, SocketAddr::new(from.ip, 4001));
                 (heard[..length] == content).then_some(())
             });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use atoll_abi::{DOOR_PORT, Door, aliases_of};
 use atoll_testkit::names::question;
-use atoll_testkit::{Namespace, PacketSocket, uninterrupted};
+use atoll_testkit::{Hears, Namespace, PacketSocket};
 use serde_json::json;
 
 use crate::documents::{nics, pod, tenant, yaml};
@@ -71,7 +71,7 @@ impl Scene {
         for _ in 0..5 {
             self.forger.send_to(&question(FORGED, A, None), (behind(), DOOR_PORT)).unwrap();
             self.forger.send_to(b"beside", (behind(), BESIDE)).unwrap();
-            let heard = uninterrupted(|| self.beside.recv_from(&mut [0; 16]));
+            let heard = self.beside.hear_from(&mut [0; 16]);
             let (_, from) = heard.expect("the machine's word");
             assert_eq!(from, self.forger.local_addr().unwrap(), "it is taken for the pod");
         }

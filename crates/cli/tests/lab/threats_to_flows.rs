@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use atoll_datapath::DropReason::{self, PolicyDeniedIngress, SpoofedAddress, UnrelatedIcmp};
-use atoll_testkit::eventually;
 use atoll_testkit::forge::{self, Face, Origin, packet, tcp};
+use atoll_testkit::{Hears, eventually};
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
@@ -175,7 +175,7 @@ fn converse(attacker: &Player, victim: &Player) -> [Flow; 2] {
         for (from, to) in [(&own, &other), (&other, &own)] {
             to.set_read_timeout(Some(PATIENCE)).unwrap();
             from.send_to(b"before", to.local_addr().unwrap()).unwrap();
-            to.recv(&mut [0; 16]).unwrap();
+            to.hear(&mut [0; 16]).unwrap();
         }
         flow
     })

@@ -11,7 +11,7 @@ use atoll_testkit::forge::{Origin, datagram, packet};
 use atoll_testkit::names::{
     Part, Upstream, add, asked_name, number, question, reply, summary, wire_name,
 };
-use atoll_testkit::{Namespace, PacketSocket};
+use atoll_testkit::{Hears, Namespace, PacketSocket};
 use hickory_proto::op::Message;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl Asker {
 
     fn hear(&self) -> String {
         let mut packet = [0; 1500];
-        let len = self.socket.recv(&mut packet).expect("an answer");
+        let len = self.socket.hear(&mut packet).expect("an answer");
         summary(&Message::from_vec(&packet[..len]).unwrap())
     }
 

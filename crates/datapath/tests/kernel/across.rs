@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Backend, Place, Service, ServiceKey, Side};
-use atoll_testkit::{PacketSocket, eventually};
+use atoll_testkit::{Hears, PacketSocket, eventually};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 
 use crate::fabric::{Fabric, Node, OVERLAY_PORT, Pod, State, network};
@@ -101,10 +101,10 @@ fn ask(asker: &UdpSocket, answerer: &UdpSocket, word: &[u8]) -> SocketAddr {
     let ip = asker.local_addr().unwrap().ip();
     asker.send_to(word, front(ip)).unwrap();
     let mut buffer = [0; 64];
-    let (length, peer) = answerer.recv_from(&mut buffer).unwrap();
+    let (length, peer) = answerer.hear_from(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], word);
     answerer.send_to(word, peer).unwrap();
-    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    let (length, from) = asker.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (word, front(ip)), "from where it was asked");
     peer
 }
@@ -188,7 +188,7 @@ fn clients_with_one_address_and_port_are_told_apart_by_their_backend() {
             for which in [2, 0, 1] {
                 answerer.send_to(words[which], seen[which]).unwrap();
                 let mut buffer = [0; 8];
-                let length = askers[which].recv(&mut buffer).unwrap();
+                let length = askers[which].hear(&mut buffer).unwrap();
                 assert_eq!(&buffer[..length], words[which]);
             }
         }

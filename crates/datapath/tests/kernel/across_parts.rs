@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::across::two_tenants;
 use crate::fabric::{Fabric, network};
@@ -42,11 +42,11 @@ fn large_datagrams_pass_into_another_network_and_back_here_and_elsewhere() {
             for round in 1..4 {
                 let (sent, mut heard) = (vec![round; 5000], vec![0; 8000]);
                 asker.send_to(&sent, front(client.ip)).unwrap();
-                let (length, seen) = answerer.recv_from(&mut heard).unwrap();
+                let (length, seen) = answerer.hear_from(&mut heard).unwrap();
                 assert!(heard[..length] == sent, "what arrived is not what was sent");
                 assert_eq!(seen.ip(), vip(client.ip));
                 answerer.send_to(&sent, seen).unwrap();
-                let (length, from) = asker.recv_from(&mut heard).unwrap();
+                let (length, from) = asker.hear_from(&mut heard).unwrap();
                 assert!(heard[..length] == sent, "what came back is not what was sent");
                 assert_eq!(from, front(client.ip), "from where it was asked");
             }
@@ -67,7 +67,7 @@ fn heard_of(clients: [Voice; 2], server: Voice, number: u16) -> BTreeSet<(Vec<u8
     }
     let hear = |_| {
         let mut heard = vec![0; 3000];
-        let (length, seen) = answerer.recv_from(&mut heard).unwrap();
+        let (length, seen) = answerer.hear_from(&mut heard).unwrap();
         heard.truncate(length);
         (heard, seen)
     };
@@ -123,7 +123,7 @@ fn a_part_that_overwrites_the_ports_or_comes_before_them_is_led_nowhere() {
             dropped(DropReason::OverlappingFragment, &over);
             socket.send(&whole[1]).unwrap();
             let mut heard = vec![0; 2000];
-            let length = answerer.recv(&mut heard).unwrap();
+            let length = answerer.hear(&mut heard).unwrap();
             assert!(heard[..length] == [5; 1000], "the rest arrives whole");
         }
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Backend, Closed, Service, ServiceKey, Side};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use atoll_types::{NetworkId, Protocol};
 use socket2::{Domain, Socket, Type};
 
@@ -178,10 +178,10 @@ fn datagrams_reach_a_backend_and_answers_come_from_the_address_that_was_asked() 
             let at = SocketAddr::new(edge(number, far), PORT);
             client.send_to(b"hello", at).unwrap();
             let mut buffer = [0; 16];
-            let (length, seen) = server.recv_from(&mut buffer).unwrap();
+            let (length, seen) = server.hear_from(&mut buffer).unwrap();
             assert_eq!(seen, client.local_addr().unwrap());
             server.send_to(&buffer[..length], seen).unwrap();
-            assert_eq!(client.recv_from(&mut buffer).unwrap(), (length, at));
+            assert_eq!(client.hear_from(&mut buffer).unwrap(), (length, at));
         }
     }
 }
@@ -199,10 +199,10 @@ fn large_datagrams_reach_a_backend_of_another_node_and_so_do_its_answers() {
             let mut heard = vec![0; 8000];
             for sent in [&large[..whole], &large[..]] {
                 client.send_to(sent, at).unwrap();
-                let (length, seen) = server.recv_from(&mut heard).unwrap();
+                let (length, seen) = server.hear_from(&mut heard).unwrap();
                 assert!(heard[..length] == *sent, "{far}: what arrived is not what was sent");
                 server.send_to(sent, seen).unwrap();
-                let (length, from) = client.recv_from(&mut heard).unwrap();
+                let (length, from) = client.hear_from(&mut heard).unwrap();
                 assert!(heard[..length] == *sent, "{far}: what came back is not what was sent");
                 assert_eq!(from, at);
             }
@@ -222,7 +222,7 @@ fn where_nobody_is_left_the_client_is_refused_at_once_and_no_program_of_the_node
         let client = scene.world.udp(from);
         client.connect(to).unwrap();
         client.send(b"anybody?").unwrap();
-        let refused = client.recv(&mut [0; 8]).unwrap_err();
+        let refused = client.hear(&mut [0; 8]).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{to} by UDP");
         assert!(scene.dropped(number, DropReason::NoBackend) >= 2);
     }
@@ -297,14 +297,14 @@ fn datagrams_move_when_their_backend_is_no_longer_chosen_and_streams_stay() {
     let mut buffer = [0; 16];
     for word in [b"one", b"two"] {
         client.send_to(word, to).unwrap();
-        assert_eq!(first.recv(&mut buffer).unwrap(), 3);
+        assert_eq!(first.hear(&mut buffer).unwrap(), 3);
     }
     scene.lead_to(&[1], None);
     client.send_to(b"three", to).unwrap();
-    let (length, seen) = second.recv_from(&mut buffer).unwrap();
+    let (length, seen) = second.hear_from(&mut buffer).unwrap();
     assert_eq!((length, seen), (5, client.local_addr().unwrap()));
     second.send_to(b"yes", seen).unwrap();
-    assert_eq!(client.recv_from(&mut buffer).unwrap(), (3, to));
+    assert_eq!(client.hear_from(&mut buffer).unwrap(), (3, to));
     exchange(&stream, &theirs);
 }
 
@@ -318,10 +318,10 @@ fn who_keeps_its_port_reaches_the_pod_that_came_later_with_the_address_of_anothe
         let mut buffer = [0; 16];
         for word in [b"one", b"two"] {
             client.send_to(word, to).unwrap();
-            let (length, seen) = server.recv_from(&mut buffer).unwrap();
+            let (length, seen) = server.hear_from(&mut buffer).unwrap();
             assert_eq!((length, seen), (3, client.local_addr().unwrap()));
             server.send_to(word, seen).unwrap();
-            assert_eq!(client.recv_from(&mut buffer).unwrap(), (3, to));
+            assert_eq!(client.hear_from(&mut buffer).unwrap(), (3, to));
             scene.make_anew(&scene.pods[0][0]);
         }
     }

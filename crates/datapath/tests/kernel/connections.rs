@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 
 use atoll_datapath::{Connection, ConnectionState, DropReason};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::decisions::let_time_pass;
 use crate::fabric::{Fabric, Node, Pod, network};
@@ -93,10 +93,10 @@ fn udp_is_new_until_it_is_answered() {
         let (asker, answerer) = (udp(client, 1234), udp(server, 53));
         let ends = (asker.local_addr().unwrap(), answerer.local_addr().unwrap());
         asker.send_to(b"?", ends.1).unwrap();
-        answerer.recv(&mut [0; 8]).unwrap();
+        answerer.hear(&mut [0; 8]).unwrap();
         all_know(&fabric, UDP, ends, ConnectionState::New);
         answerer.send_to(b"!", ends.0).unwrap();
-        asker.recv(&mut [0; 8]).unwrap();
+        asker.hear(&mut [0; 8]).unwrap();
         all_know(&fabric, UDP, ends, ConnectionState::Established);
     }
 }
@@ -253,7 +253,7 @@ fn an_icmp_error_of_a_third_pod_about_a_connection_of_others_is_dropped() {
         let attacker = if one.ip.is_ipv4() { scene.attacker.v4() } else { scene.attacker.v6() };
         let (asker, answerer) = (udp(one, 2000), udp(other, 3000));
         asker.send_to(b"?", answerer.local_addr().unwrap()).unwrap();
-        answerer.recv(&mut [0; 8]).unwrap();
+        answerer.hear(&mut [0; 8]).unwrap();
         let quote = forge::packet(one, other.ip, UDP, &forge::datagram((2000, 3000), b"?"));
         let kind = forge::icmp_of(one.ip);
         for (number, code) in errors(one.ip) {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use atoll_datapath::{DropReason, Event, Events, Happening, Tended};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::fabric::{Fabric, Node, Pod, network};
 use crate::talk::{LIMIT, connect, listen, udp};
@@ -23,7 +23,7 @@ fn what_a_pod_sends_receives_and_loses_is_counted_and_goes_with_it() {
         let before = there.traffic(&other).unwrap().counters;
         for _ in 0..10 {
             udp(one.v4(), 0).send_to(&[7; 100], receiver.local_addr().unwrap()).unwrap();
-            receiver.recv(&mut [0; 200]).unwrap();
+            receiver.hear(&mut [0; 200]).unwrap();
             udp(one.v4(), 0).send_to(&[7; 100], ("10.0.0.77", 9)).unwrap();
         }
         let sent = eventually("all was counted", || {

@@ -7,7 +7,7 @@ use atoll_abi::{
 };
 use atoll_datapath::{ConnectionState, DropReason};
 use atoll_plan::{Endpoint, Place, Step};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use atoll_types::{MacAddr, NetAddr};
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 
@@ -119,7 +119,7 @@ impl Talk {
     fn say(&self, from: usize) {
         let (one, other) = (&self.sockets[from], &self.sockets[1 - from]);
         one.send_to(b"word", other.local_addr().unwrap()).unwrap();
-        other.recv(&mut [0; 8]).expect("a word was lost");
+        other.hear(&mut [0; 8]).expect("a word was lost");
     }
 
     fn node(&self) -> &Node {
@@ -194,7 +194,7 @@ fn an_endpoint_that_moved_to_this_node_is_followed_by_a_connection_that_goes_on(
     let moved = talk.fabric.pod(0, network(OWN), "10.0.0.2");
     let heard = udp(moved.v4(), 9);
     talk.sockets[0].send_to(b"again", (moved.ip, 9)).unwrap();
-    heard.recv(&mut [0; 8]).expect("a word for who has moved");
+    heard.hear(&mut [0; 8]).expect("a word for who has moved");
     let entry = talk.entry();
     assert!(entry.low.ifindex != 0 && entry.high.ifindex != 0, "{entry:?}");
 }

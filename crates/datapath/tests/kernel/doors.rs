@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
+use atoll_testkit::Hears;
+
 use atoll_abi::{DOOR_PORT, Door, aliases_of};
 use atoll_datapath::DropReason;
 use atoll_plan::{Doors, Resolver};
@@ -66,11 +68,11 @@ fn ask(node: &Node, pod: &Pod, door: Door, asked: IpAddr) {
     let asker = udp(speaking(pod, asked), 0);
     asker.send_to(b"who?", (asked, 53)).unwrap();
     let mut buffer = [0; 16];
-    let (length, from) = agent.recv_from(&mut buffer).unwrap();
+    let (length, from) = agent.hear_from(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], b"who?");
     assert_eq!(from.ip(), alias(node, pod, asked), "{asked}");
     agent.send_to(b"you", from).unwrap();
-    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    let (length, from) = asker.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"you"[..], SocketAddr::new(asked, 53)));
 }
 
@@ -100,12 +102,12 @@ fn equal_questions_of_two_networks_at_the_same_moment_get_their_own_answers() {
         asker.send_to(b"who?", "10.96.0.10:53").unwrap();
     }
     let mut buffer = [0; 64];
-    let heard = [(); 2].map(|()| agent.recv_from(&mut [0; 16]).unwrap().1);
+    let heard = [(); 2].map(|()| agent.hear_from(&mut [0; 16]).unwrap().1);
     for from in heard {
         agent.send_to(from.ip().to_string().as_bytes(), from).unwrap();
     }
     for (pod, asker) in pods.iter().zip(&askers) {
-        let length = asker.recv(&mut buffer).unwrap();
+        let length = asker.hear(&mut buffer).unwrap();
         let told: IpAddr = std::str::from_utf8(&buffer[..length]).unwrap().parse().unwrap();
         assert_eq!(told, alias(&fabric.nodes[0], pod, told));
     }
@@ -164,7 +166,7 @@ fn nothing_but_a_question_to_a_door_of_its_own_network_reaches_the_node() {
     ];
     for (to, port) in &wrong {
         asker.send_to(b"let me in", (to.as_str(), *port)).unwrap();
-        assert!(agent.recv(&mut [0; 16]).is_err(), "{to} {port} reached the node");
+        assert!(agent.hear(&mut [0; 16]).is_err(), "{to} {port} reached the node");
     }
     assert!(!ping(acme.v4(), ip("10.96.0.10"), BRIEF), "a door answers no ping");
     let own = Some(acme.network);
@@ -185,7 +187,7 @@ fn the_node_speaks_to_a_pod_only_in_answer_from_behind_a_door() {
     for from in ["169.254.1.2:4712", "192.168.77.1:61053"] {
         let stranger = node.namespace.run(|| UdpSocket::bind(from).unwrap());
         stranger.send_to(b"psst", to).unwrap();
-        assert!(pod.recv(&mut [0; 8]).is_err(), "{from} reached the pod");
+        assert!(pod.hear(&mut [0; 8]).is_err(), "{from} reached the pod");
     }
     node.await_dropped(Some(acme.network), DropReason::NoEndpoint, 2);
     let nobody = SocketAddr::new(aliases_of(0x00ff_ffff)[0], 4711);
@@ -214,7 +216,7 @@ fn what_the_node_only_forwards_is_not_taken_for_the_agents() {
     node.await_dropped(Some(acme.network), DropReason::NoEndpoint, 1);
     agent(node, door).send_to(b"you", (alias, 4711)).unwrap();
     let mut heard = [0; 8];
-    let length = pod.recv(&mut heard).unwrap();
+    let length = pod.hear(&mut heard).unwrap();
     assert_eq!(&heard[..length], b"you", "the agent alone is heard");
 }
 

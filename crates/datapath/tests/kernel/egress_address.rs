@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Closed, Egress, Exit, Exits};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::outside::{FAR, World};
@@ -135,10 +135,10 @@ fn datagrams_of_two_pods_alike_pass_both_ways_also_in_fragments_and_pings_find_b
             let whole = if far.is_ipv4() { 1500 - 28 } else { 1500 - 48 };
             for sent in [&large[..3], &large[..whole], &large[..]] {
                 socket.send_to(sent, (far, 5353)).unwrap();
-                let (length, from) = server.recv_from(&mut heard).unwrap();
+                let (length, from) = server.hear_from(&mut heard).unwrap();
                 assert_eq!((&heard[..length], from.ip()), (sent, face(number, far)));
                 server.send_to(sent, from).unwrap();
-                let (length, from) = socket.recv_from(&mut heard).unwrap();
+                let (length, from) = socket.hear_from(&mut heard).unwrap();
                 assert!(heard[..length] == *sent, "{far}: what came back is not what was sent");
                 assert_eq!(from, SocketAddr::new(far, 5353));
             }
@@ -171,7 +171,7 @@ fn nobody_but_the_node_that_a_pod_left_by_speaks_for_the_outside() {
     let server = scene.world.udp(at);
     let socket = udp(scene.pods[0][0].v4(), 1111);
     socket.send_to(b"hello", at).unwrap();
-    let (_, seen) = server.recv_from(&mut [0; 8]).unwrap();
+    let (_, seen) = server.hear_from(&mut [0; 8]).unwrap();
     let IpAddr::V4(from) = FAR[0] else { unreachable!("the first is of IPv4") };
     let frame = crate::forge::packet(
         crate::forge::Origin {
@@ -196,7 +196,7 @@ fn nobody_but_the_node_that_a_pod_left_by_speaks_for_the_outside() {
     eventually("it was dropped", || (spoofs() > before).then_some(()));
     server.send_to(b"the answer", seen).unwrap();
     let mut buffer = [0; 16];
-    let (length, from) = socket.recv_from(&mut buffer).unwrap();
+    let (length, from) = socket.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"the answer"[..], at));
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::egress_address::{OWN, Scene};
 use crate::fabric::{OVERLAY_PORT, Pod, network};
@@ -64,12 +64,12 @@ fn a_refusal_from_outside_reaches_the_pod_of_another_node_that_asked_and_no_othe
         for socket in [&asker, &bystander] {
             socket.connect(at).unwrap();
             socket.send(b"anybody?").unwrap();
-            server.recv(&mut [0; 8]).unwrap();
+            server.hear(&mut [0; 8]).unwrap();
         }
         drop(server);
         await_refusal(&asker);
         bystander.set_nonblocking(true).unwrap();
-        let silent = bystander.recv(&mut [0; 8]).unwrap_err();
+        let silent = bystander.hear(&mut [0; 8]).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock, "{far}");
     }
 }
@@ -105,7 +105,7 @@ fn an_error_from_outside_is_believed_only_by_the_node_that_the_packet_left_by() 
     let socket = udp(pod.v4(), 40_000);
     socket.connect((FAR[0], 5353)).unwrap();
     socket.send(b"anybody?").unwrap();
-    server.recv(&mut [0; 8]).unwrap();
+    server.hear(&mut [0; 8]).unwrap();
     let victim = &scene.fabric.nodes[0];
     let refused = || victim.dropped(Some(network(OWN[0])), DropReason::OverlaySpoof);
     let tell = |node: usize, port: u16| {
@@ -121,14 +121,14 @@ fn an_error_from_outside_is_believed_only_by_the_node_that_the_packet_left_by() 
         eventually("it was dropped", || (refused() > before).then_some(()));
     }
     server.send_to(b"here I am", socket_face(&server, &socket)).unwrap();
-    assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 9, "nothing was heard before the answer");
+    assert_eq!(socket.hear(&mut [0; 16]).unwrap(), 9, "nothing was heard before the answer");
     tell(HOLDER, 5353);
-    let heard = eventually("the true one comes", || socket.recv(&mut [0; 8]).err());
+    let heard = eventually("the true one comes", || socket.hear(&mut [0; 8]).err());
     assert_eq!(heard.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 /// What the server sees of the socket.
 fn socket_face(server: &UdpSocket, socket: &UdpSocket) -> SocketAddr {
     socket.send(b"again").unwrap();
-    server.recv_from(&mut [0; 8]).unwrap().1
+    server.hear_from(&mut [0; 8]).unwrap().1
 }

@@ -376,6 +376,9 @@ fn connect(namespaces: &[Namespace]) {
     for (number, namespace) in (1..).zip(namespaces) {
         address(number, namespace);
     }
+    if namespaces.len() > 1 {
+        namespaces.iter().for_each(Namespace::await_links);
+    }
 }
 
 fn address(number: u8, namespace: &Namespace) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use atoll_abi::Door;
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::doors::{agent, alias, behind, ip, speaking, twins};
@@ -55,7 +55,7 @@ fn patient(node: &Node, asked: IpAddr) -> UdpSocket {
 fn heard(agent: &UdpSocket, one: IpAddr, least: u64) -> BTreeMap<IpAddr, u64> {
     let mut heard = BTreeMap::<IpAddr, u64>::new();
     eventually(&format!("{least} questions of {one} are heard"), || {
-        while let Ok((_, from)) = agent.recv_from(&mut [0; 64]) {
+        while let Ok((_, from)) = agent.hear_from(&mut [0; 64]) {
             *heard.entry(from.ip()).or_default() += 1;
         }
         (heard.get(&one).copied().unwrap_or_default() >= least).then_some(())
@@ -144,7 +144,7 @@ fn a_pod_that_has_asked_too_much_is_heard_again_a_moment_later() {
     eventually("the pod is heard again", || {
         asker.send_to(b"and now?", "10.96.0.10:53").unwrap();
         let mut said = [0; 16];
-        let length = agent.recv(&mut said).ok()?;
+        let length = agent.hear(&mut said).ok()?;
         (&said[..length] == b"and now?").then_some(())
     });
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use atoll_datapath::{ConnectionState, DropReason};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::forge::{self, IP, fragment};
@@ -93,7 +93,7 @@ fn a_large_datagram_arrives_whole() {
         let content: Vec<u8> = (0..20_000_u32).map(|n| n as u8).collect();
         sender.send_to(&content, receiver.local_addr().unwrap()).unwrap();
         let mut heard = vec![0; 30_000];
-        let length = receiver.recv(&mut heard).unwrap();
+        let length = receiver.hear(&mut heard).unwrap();
         assert!(heard[..length] == content, "{length} bytes, or others than were sent");
     }
 }
@@ -110,7 +110,7 @@ fn fragments_arrive_whole_in_any_order() {
             let socket = from.pod.packets();
             order.iter().for_each(|place| socket.send(&fragments[*place]).unwrap());
             let mut heard = vec![0; 3000];
-            assert_eq!(receiver.recv(&mut heard).unwrap(), 2000, "in the order {order:?}");
+            assert_eq!(receiver.hear(&mut heard).unwrap(), 2000, "in the order {order:?}");
             assert!(heard[..2000] == content);
         }
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::fabric::{Fabric, Pod, State, network};
 use crate::services::{TARGET, vip, voice, voices};
@@ -37,7 +37,7 @@ fn a_time_to_live_of_one_reaches_every_pod() {
         let (asker, answerer) = (udp(one.v4(), 0), udp(other.v4(), 0));
         asker.set_ttl(1).unwrap();
         asker.send_to(b"near?", answerer.local_addr().unwrap()).unwrap();
-        assert_eq!(answerer.recv(&mut [0; 8]).unwrap(), 5);
+        assert_eq!(answerer.hear(&mut [0; 8]).unwrap(), 5);
     }
 }
 
@@ -109,5 +109,5 @@ fn on_one_node_nothing_is_too_big() {
     let (_fabric, pods) = two_pods_on_a_narrowed_underlay(1);
     let answerer = udp(pods[1].v4(), 0);
     udp(pods[0].v4(), 0).send_to(&[7; 1400], answerer.local_addr().unwrap()).unwrap();
-    assert_eq!(answerer.recv(&mut [0; 2000]).unwrap(), 1400);
+    assert_eq!(answerer.hear(&mut [0; 2000]).unwrap(), 1400);
 }

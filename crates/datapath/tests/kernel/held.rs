@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atoll_datapath::{Datapath, DropReason};
 use atoll_plan::Step;
-use atoll_testkit::{Direction, PacketSocket, eventually};
+use atoll_testkit::{Direction, Hears, PacketSocket, eventually};
 
 use crate::fabric::{Fabric, Node, network};
 use crate::outside::World;
@@ -104,7 +104,7 @@ fn nothing_that_comes_to_a_held_address_reaches_the_nodes_own_programs_but_pings
     let udp = link.node().namespace.run(|| UdpSocket::bind("[::]:5353").unwrap());
     let hears = |limit| {
         udp.set_read_timeout(Some(limit)).unwrap();
-        udp.recv(&mut [0; 8])
+        udp.hear(&mut [0; 8])
     };
     for (held, own) in HELD.into_iter().zip(OWN) {
         link.connect(own, 10_250, LIMIT).expect("the node answers at its own address");

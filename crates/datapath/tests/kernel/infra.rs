@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Closed, Egress, Exit, Exits, Infra};
-use atoll_testkit::{Namespace, bound, eventually};
+use atoll_testkit::{Hears, Namespace, bound, eventually};
 use atoll_types::Cidr;
 use socket2::{Domain, Socket, Type};
 
@@ -176,13 +176,13 @@ fn each_gets_its_own_datagrams_in_parts_too_and_its_own_pings_and_errors() {
         for (number, (socket, pod)) in sockets.iter().zip(&scene.compatible).enumerate() {
             let said: Vec<u8> = (0..5000).map(|n| ((n + number) % 251) as u8).collect();
             socket.send_to(&said, (target.ip, 5353)).unwrap();
-            let (length, from) = server.recv_from(&mut heard).unwrap();
+            let (length, from) = server.hear_from(&mut heard).unwrap();
             assert!(heard[..length] == said, "{}: not what was sent", target.ip);
             assert_eq!(from.ip(), scene.face(&target, pod));
             socket.set_read_timeout(Some(BRIEF)).unwrap();
             let (length, from) = eventually("it learns how much fits, and is heard", || {
                 server.send_to(&said, from).unwrap();
-                socket.recv_from(&mut heard).ok()
+                socket.hear_from(&mut heard).ok()
             });
             assert!(heard[..length] == said, "{}: not what was answered", target.ip);
             assert_eq!(from, SocketAddr::new(target.ip, 5353));
@@ -208,9 +208,9 @@ fn a_process_of_the_node_that_listens_at_every_address_answers_from_the_one_it_w
         server.set_read_timeout(Some(LIMIT)).unwrap();
         let asking = udp(voice(pod, at.ip()), 0);
         asking.send_to(b"where?", at).unwrap();
-        let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
+        let (_, from) = server.hear_from(&mut [0; 16]).unwrap();
         server.send_to(b"here", from).unwrap();
-        assert_eq!(asking.recv_from(&mut [0; 16]).unwrap().1, at);
+        assert_eq!(asking.hear_from(&mut [0; 16]).unwrap().1, at);
     }
 }
 
@@ -300,13 +300,13 @@ fn the_tunnels_port_node_ports_and_what_is_denied_stay_closed() {
             } else {
                 let server = target.udp(port);
                 own.send_to(b"let me in", at).unwrap();
-                server.recv_from(&mut [0; 16]).unwrap();
+                server.hear_from(&mut [0; 16]).unwrap();
             }
         }
         for port in [OVERLAY_PORT + 1, 29_999, 32_768] {
             let server = target.udp(port);
             own.send_to(b"hello", (target.ip, port)).unwrap();
-            server.recv_from(&mut [0; 16]).unwrap();
+            server.hear_from(&mut [0; 16]).unwrap();
         }
     }
     let there = scene.targets(true)[3].ip;

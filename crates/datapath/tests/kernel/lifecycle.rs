@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atoll_datapath::{Datapath, DatapathError, DropReason, Tended};
 use atoll_plan::{NodePlan, Step, diff};
-use atoll_testkit::{Namespace, Stops, eventually};
+use atoll_testkit::{Hears, Namespace, Stops, eventually};
 use tokio::sync::mpsc::Receiver;
 
 use crate::fabric::{Fabric, Node, Pod, State, attachments, network};
@@ -74,10 +74,10 @@ pub(crate) fn lockstep(
     while !stop.load(Ordering::Relaxed) {
         let asked = count.load(Ordering::Relaxed);
         client.send_to(&asked.to_be_bytes(), to).unwrap();
-        let question = server.recv_from(&mut heard);
+        let question = server.hear_from(&mut heard);
         let (_, from) = question.unwrap_or_else(|_| panic!("question {asked} to {to} was lost"));
         server.send_to(&heard, from).unwrap();
-        let answer = client.recv_from(&mut heard);
+        let answer = client.hear_from(&mut heard);
         answer.unwrap_or_else(|_| panic!("answer {asked} from {to} was lost"));
         assert_eq!(heard, asked.to_be_bytes());
         count.fetch_add(1, Ordering::Relaxed);
@@ -256,7 +256,7 @@ fn an_interface_raised_by_hand_without_a_guard_passes_nothing() {
     eventually("the link received both frames", || {
         (received(node, pod.host_side.as_str()) >= before + 2).then_some(())
     });
-    assert!(own_stack.recv(&mut [0; 64]).is_err(), "the node's stack took a pod's packet");
+    assert!(own_stack.hear(&mut [0; 64]).is_err(), "the node's stack took a pod's packet");
     assert_eq!(heard.received().unwrap(), Vec::<Vec<u8>>::new());
 }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use socket2::Socket;
 
 use crate::balancers::{EMPTY, OWN, PORT, Scene, TARGET, edge, exchange, voice};
@@ -106,7 +106,7 @@ fn clients_behind_the_gateway_are_told_apart_and_others_are_seen_as_themselves()
             for (socket, seen) in sockets.iter().zip(seen) {
                 server.send_to(seen.port().to_string().as_bytes(), seen).unwrap();
                 let mut buffer = [0; 16];
-                let (length, from) = socket.recv_from(&mut buffer).unwrap();
+                let (length, from) = socket.hear_from(&mut buffer).unwrap();
                 let heard = String::from_utf8_lossy(&buffer[..length]).into_owned();
                 assert_eq!((heard, from), (seen.port().to_string(), at));
             }
@@ -118,7 +118,7 @@ fn clients_behind_the_gateway_are_told_apart_and_others_are_seen_as_themselves()
 fn ask(client: &UdpSocket, server: &UdpSocket, at: SocketAddr) -> SocketAddr {
     client.send_to(b"hello", at).unwrap();
     let mut buffer = [0; 16];
-    let (length, seen) = server.recv_from(&mut buffer).unwrap();
+    let (length, seen) = server.hear_from(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], b"hello");
     seen
 }
@@ -170,11 +170,11 @@ fn datagrams_of_such_clients_pass_in_parts_both_ways_and_each_is_its_senders() {
                 for (round, socket) in (1..).zip(sockets.iter().cycle().take(6)) {
                     let (sent, mut heard) = (vec![round; 5000], vec![0; 8000]);
                     socket.send_to(&sent, at).unwrap();
-                    let (length, seen) = server.recv_from(&mut heard).unwrap();
+                    let (length, seen) = server.hear_from(&mut heard).unwrap();
                     assert!(heard[..length] == sent, "{far}: what arrived is not what was sent");
                     assert_eq!(seen.ip(), gateway(far));
                     server.send_to(&sent, seen).unwrap();
-                    let (length, from) = socket.recv_from(&mut heard).unwrap();
+                    let (length, from) = socket.hear_from(&mut heard).unwrap();
                     assert!(heard[..length] == sent, "{far}: what came back is not what was sent");
                     assert_eq!(from, at);
                 }
@@ -200,10 +200,10 @@ fn nobody_but_the_pod_that_was_called_speaks_to_who_is_behind_the_gateway() {
     }
     server.send_to(b"the answer", seen).unwrap();
     let mut buffer = [0; 16];
-    let (length, from) = client.recv_from(&mut buffer).unwrap();
+    let (length, from) = client.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"the answer"[..], at), "it alone arrives");
     client.set_nonblocking(true).unwrap();
-    assert!(client.recv(&mut buffer).is_err());
+    assert!(client.hear(&mut buffer).is_err());
 }
 
 /// A pod of a network and somebody outside who asked it and got an answer; the pod's socket has no other
@@ -216,7 +216,7 @@ fn acquainted(scene: &Scene, tenant: usize, client: IpAddr, seen_as: IpAddr) -> 
     assert_eq!(seen.ip(), seen_as);
     server.connect(seen).unwrap();
     server.send(b"yes").unwrap();
-    assert_eq!(client.recv(&mut [0; 8]).unwrap(), 3);
+    assert_eq!(client.hear(&mut [0; 8]).unwrap(), 3);
     [server, client]
 }
 
@@ -232,7 +232,7 @@ fn an_error_about_an_answer_reaches_the_pod_that_gave_it_whoever_its_client_is_s
                 drop(gone);
                 await_refusal(&told);
                 untold.set_nonblocking(true).unwrap();
-                let silent = untold.recv(&mut [0; 8]).unwrap_err();
+                let silent = untold.hear(&mut [0; 8]).unwrap_err();
                 assert_eq!(
                     silent.kind(),
                     io::ErrorKind::WouldBlock,
@@ -255,6 +255,6 @@ fn who_has_the_gateways_own_address_outside_is_told_from_it_by_a_port_like_other
     assert_eq!((seen.ip(), seen.port() < 32_768), (ip, true), "{seen}: a port of a mask");
     server.send_to(b"yes", seen).unwrap();
     let mut buffer = [0; 8];
-    let (length, from) = client.recv_from(&mut buffer).unwrap();
+    let (length, from) = client.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"yes"[..], at));
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 
 use atoll_datapath::{DropReason, OutsideConfig, PlainServices};
 use atoll_plan::{Backend, Closed, PLAIN, Service, ServiceKey, Side};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use socket2::{Domain, Socket, Type};
 
@@ -130,10 +130,10 @@ fn datagrams_from_outside_reach_the_backend_and_answers_come_from_the_port_that_
                 let at = SocketAddr::new(scene.node(0, far), port);
                 client.send_to(b"hello", at).unwrap();
                 let mut buffer = [0; 16];
-                let (length, seen) = server.recv_from(&mut buffer).unwrap();
+                let (length, seen) = server.hear_from(&mut buffer).unwrap();
                 assert_eq!(seen, client.local_addr().unwrap());
                 server.send_to(&buffer[..length], seen).unwrap();
-                assert_eq!(client.recv_from(&mut buffer).unwrap(), (length, at));
+                assert_eq!(client.hear_from(&mut buffer).unwrap(), (length, at));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 
 use atoll_datapath::DropReason;
 use atoll_plan::{Closed, Egress};
-use atoll_testkit::{Namespace, bound, eventually};
+use atoll_testkit::{Hears, Namespace, bound, eventually};
 
 use crate::fabric::{Fabric, Node, Pod, network};
 use crate::forge::{self, Origin, fragment};
@@ -153,12 +153,12 @@ fn two_pods_with_one_address_and_port_each_get_their_own_datagrams_and_pings() {
         let mut buffer = [0; 64];
         for (socket, word) in sockets.iter().zip(words) {
             socket.send_to(word, (far, 5353)).unwrap();
-            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            let (length, from) = server.hear_from(&mut buffer).unwrap();
             assert_eq!(from.ip(), scene.node_address(far.is_ipv4()));
             server.send_to(&buffer[..length], from).unwrap();
         }
         for (socket, word) in sockets.iter().zip(words) {
-            let (length, from) = socket.recv_from(&mut buffer).unwrap();
+            let (length, from) = socket.hear_from(&mut buffer).unwrap();
             assert_eq!((&buffer[..length], from), (word, SocketAddr::new(far, 5353)));
         }
         assert!(scene.voices(far).into_iter().all(|voice| ping(voice, far, LIMIT)));
@@ -248,10 +248,10 @@ fn datagrams_in_fragments_pass_both_ways() {
             let socket = udp(voice, 40_000);
             let mut heard = vec![0; 8000];
             socket.send_to(&large, (far, 5353)).unwrap();
-            let (length, from) = server.recv_from(&mut heard).unwrap();
+            let (length, from) = server.hear_from(&mut heard).unwrap();
             assert!(heard[..length] == large, "{far}: what left is not what was sent");
             server.send_to(&large, from).unwrap();
-            let (length, _) = socket.recv_from(&mut heard).unwrap();
+            let (length, _) = socket.hear_from(&mut heard).unwrap();
             assert!(heard[..length] == large, "{far}: what came back is not what was sent");
         }
     }
@@ -287,14 +287,14 @@ fn an_error_from_outside_reaches_the_pod_whose_packet_it_is_about_and_no_other()
         for socket in [&asker, &bystander] {
             socket.connect((far, 5353)).unwrap();
             socket.send(b"anybody?").unwrap();
-            server.recv(&mut [0; 8]).unwrap();
+            server.hear(&mut [0; 8]).unwrap();
         }
         drop(server);
         asker.send(b"anybody?").unwrap();
-        let refused = eventually("the refusal comes", || asker.recv(&mut [0; 8]).err());
+        let refused = eventually("the refusal comes", || asker.hear(&mut [0; 8]).err());
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{far}");
         bystander.set_nonblocking(true).unwrap();
-        let silent = bystander.recv(&mut [0; 8]).unwrap_err();
+        let silent = bystander.hear(&mut [0; 8]).unwrap_err();
         assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock, "{far}");
     }
 }
@@ -306,12 +306,12 @@ fn nobody_outside_opens_a_connection_to_a_pod_by_its_face() {
     let server = scene.world.udp(at);
     let socket = udp(scene.pods[0].v4(), 40_000);
     socket.send_to(b"hello", at).unwrap();
-    let (_, face) = server.recv_from(&mut [0; 8]).unwrap();
+    let (_, face) = server.hear_from(&mut [0; 8]).unwrap();
     let stranger = scene.world.udp(SocketAddr::new(WORLD_V4.into(), 5353));
     let heard = scene.pods[0].packets();
     stranger.send_to(b"let me in", face).unwrap();
     server.send_to(b"welcome", face).unwrap();
-    let (length, from) = socket.recv_from(&mut [0; 16]).unwrap();
+    let (length, from) = socket.hear_from(&mut [0; 16]).unwrap();
     assert_eq!((length, from), (7, at), "the answer alone arrives");
     let from_stranger = |frame: &Vec<u8>| frame[26..30] == WORLD_V4.octets();
     assert!(!heard.received().unwrap().iter().any(from_stranger));
@@ -333,16 +333,16 @@ fn a_network_spends_its_own_ports_towards_one_end_and_nobody_elses() {
         }
     }
     eventually("a network has no more than its part", || (spent() > 0).then_some(()));
-    while server.recv(&mut [0; 8]).is_ok() {
+    while server.hear(&mut [0; 8]).is_ok() {
         server.set_read_timeout(Some(BRIEF)).unwrap();
     }
     server.set_read_timeout(Some(LIMIT)).unwrap();
     let other = udp(scene.pods[1].v4(), 40_000);
     other.send_to(b"hello", (far, 5353)).unwrap();
-    let mut heard = std::iter::repeat_with(|| server.recv_from(&mut [0; 8]).unwrap());
+    let mut heard = std::iter::repeat_with(|| server.hear_from(&mut [0; 8]).unwrap());
     let (_, from) = heard.find(|(length, _)| *length == 5).unwrap();
     server.send_to(b"hello", from).unwrap();
-    assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
+    assert_eq!(other.hear(&mut [0; 8]).unwrap(), 5);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use atoll_datapath::PlainServices;
-use atoll_testkit::{Namespace, Stops, eventually};
+use atoll_testkit::{Hears, Namespace, Stops, eventually};
 use aya::programs::links::{FdLink, PinnedLink};
 
 use crate::plain_stage::{
@@ -89,10 +89,10 @@ fn a_datagram_socket_that_is_connected_to_a_service_hears_the_service() {
         assert_eq!(asker.peer_addr().unwrap(), front(v4));
         asker.send(b"?").unwrap();
         let (mut heard, mut answer) = ([0; 8], [0; 8]);
-        let (_, from) = answerer.recv_from(&mut heard).unwrap();
+        let (_, from) = answerer.hear_from(&mut heard).unwrap();
         assert_eq!(from, asker.local_addr().unwrap());
         answerer.send_to(b"!", from).unwrap();
-        assert_eq!(asker.recv_from(&mut answer).unwrap(), (1, front(v4)));
+        assert_eq!(asker.hear_from(&mut answer).unwrap(), (1, front(v4)));
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use atoll_datapath::PlainServices;
 use atoll_plan::{Backend, PLAIN, Service, ServiceKey, Side};
-use atoll_testkit::Namespace;
+use atoll_testkit::{Hears, Namespace};
 use atoll_types::{NetAddr, Protocol};
 
 use crate::plain_stage::{
@@ -45,6 +45,7 @@ fn beyond(far: &Host, node: &Namespace) -> Host {
         place.ip(&format!("address add 2003::{number}/64 dev {link}"));
         place.ip(&format!("link set {link} up"));
     }
+    [&far.namespace, &namespace].into_iter().for_each(Namespace::await_links);
     namespace.ip("route add default via 198.51.100.1");
     namespace.ip("-6 route add default via 2003::1");
     node.ip("route add 198.51.100.0/24 via 192.0.2.2");
@@ -123,7 +124,7 @@ fn a_datagram_is_refused(client: &Host, v4: bool) {
     let asker = udp(client, v4, 0);
     asker.connect(node_port(v4)).unwrap();
     asker.send(b"?").unwrap();
-    let refused = asker.recv(&mut [0; 8]).unwrap_err();
+    let refused = asker.hear(&mut [0; 8]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
 }
 

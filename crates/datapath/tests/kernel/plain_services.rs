@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use atoll_testkit::Hears;
+
 use atoll_datapath::PlainServices;
 use atoll_plan::{Backend, PLAIN, Service};
 use atoll_types::{NetAddr, Protocol};
@@ -63,7 +65,7 @@ fn a_datagram_is_refused(client: &Host, v4: bool) {
     let asker = udp(client, v4, 0);
     asker.connect(front(v4)).unwrap();
     asker.send(b"?").unwrap();
-    let refused = asker.recv(&mut [0; 8]).unwrap_err();
+    let refused = asker.hear(&mut [0; 8]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{refused}");
 }
 

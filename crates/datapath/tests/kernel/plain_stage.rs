@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use atoll_datapath::{OutsideConfig, PlainServices};
 use atoll_plan::{Backend, PLAIN, Service, ServiceKey, Side};
-use atoll_testkit::{BpfFileSystem, Namespace, Worker, bound, eventually, uninterrupted};
+use atoll_testkit::{BpfFileSystem, Hears, Namespace, Worker, bound, eventually};
 use atoll_types::{NetAddr, Protocol};
 use socket2::{Domain, Socket, Type};
 
@@ -147,6 +147,8 @@ impl Stage {
         let node = Namespace::new();
         settings(&node);
         let (far, client, near) = (machine(&node), pod(&node, 2), pod(&node, 3));
+        let places = [&node, &far.namespace, &client.namespace, &near.namespace];
+        places.into_iter().for_each(Namespace::await_links);
         let worker = Worker::start(&node, State::start);
         let stage = Stage { worker, node, client, near, far };
         stage.serve(&chosen(&stage), None);
@@ -246,10 +248,10 @@ pub(crate) fn ask(
     let question = vec![b'?'; bytes];
     let mut buffer = vec![0; 65536];
     ours.send_to(&question, to).unwrap();
-    let (length, from) = uninterrupted(|| theirs.recv_from(&mut buffer)).unwrap();
+    let (length, from) = theirs.hear_from(&mut buffer).unwrap();
     assert!(buffer[..length] == question);
     theirs.send_to(&question, from).unwrap();
-    let (length, answerer) = uninterrupted(|| ours.recv_from(&mut buffer)).unwrap();
+    let (length, answerer) = ours.hear_from(&mut buffer).unwrap();
     assert_eq!((length, answerer), (bytes, to));
     from
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
 use atoll_datapath::{DropReason, PlainServices};
 use atoll_plan::{Backend, PLAIN, Service};
-use atoll_testkit::{Namespace, PacketSocket, eventually, uninterrupted};
+use atoll_testkit::{Hears, Namespace, PacketSocket, eventually};
 use atoll_types::{MacAddr, NetAddr};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -30,7 +30,7 @@ fn await_dropped(stage: &Stage, reason: DropReason, count: u64) {
 
 fn hears_nothing(socket: &UdpSocket) {
     socket.set_read_timeout(Some(BRIEF)).unwrap();
-    uninterrupted(|| socket.recv(&mut [0; 8])).unwrap_err();
+    socket.hear(&mut [0; 8]).unwrap_err();
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn no_plain_pod_hides_behind_headers_where_it_sends_to() {
     }
     for headers in [1, 7] {
         send(&stage.client, &stage.far, TARGET, headers);
-        assert_eq!(uninterrupted(|| other.recv(&mut [0; 8])).unwrap(), 1);
+        assert_eq!(other.hear(&mut [0; 8]).unwrap(), 1);
     }
     hears_nothing(&tunnel);
     await_dropped(&stage, DropReason::TunnelPort, 2);
@@ -143,7 +143,7 @@ fn no_plain_pod_hides_behind_tags_where_it_sends_to() {
     }
     for tags in 0..2 {
         sender.send(&tagged(&stage, TARGET, tags)).unwrap();
-        assert_eq!(uninterrupted(|| other.recv(&mut [0; 8])).unwrap(), 1, "{tags} tags");
+        assert_eq!(other.hear(&mut [0; 8]).unwrap(), 1, "{tags} tags");
     }
     hears_nothing(&tunnel);
     await_dropped(&stage, DropReason::TunnelPort, 2);

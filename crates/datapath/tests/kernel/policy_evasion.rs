@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use atoll_datapath::DropReason;
-use atoll_testkit::{Direction, PacketSocket, eventually};
+use atoll_testkit::{Direction, Hears, PacketSocket, eventually};
 
 use crate::forge;
 use crate::policy_threats::{Scene, closed, passes, without_policy};
@@ -66,7 +66,7 @@ fn an_icmp_error_about_a_connection_that_was_not_decided_since_a_change_is_dropp
     for (client, server) in scene.families() {
         let (asker, answerer) = (udp(client, 2000), udp(server, 3000));
         asker.send_to(b"?", answerer.local_addr().unwrap()).unwrap();
-        answerer.recv(&mut [0; 8]).unwrap();
+        answerer.hear(&mut [0; 8]).unwrap();
         let quote =
             forge::packet(client, server.ip, UDP, &forge::datagram((2000, 3000), b"secret"));
         let kind = forge::icmp_of(client.ip);

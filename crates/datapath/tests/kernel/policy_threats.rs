@@ -10,7 +10,7 @@ use atoll_datapath::DropReason;
 use atoll_policy::{
     Compiler, Event, Interface, Labels, Pod as Facts, PolicyKey, read_network_policy,
 };
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use atoll_types::{Label, NetAddr, PodRef};
 use serde_json::{Value, json};
 
@@ -318,7 +318,7 @@ fn when_a_map_is_full_what_was_in_force_stays_in_force() {
         socket.set_read_timeout(Some(limit)).unwrap();
         let port = socket.local_addr().unwrap().port();
         asker.send_to(b"?", (scene.server.ip, port)).unwrap();
-        socket.recv_from(&mut [0]).is_ok()
+        socket.hear_from(&mut [0]).is_ok()
     };
     assert!(is_heard(&open, LIMIT) && !is_heard(&shut, BRIEF));
     let (changes, tables) = {
@@ -360,9 +360,9 @@ fn tables_are_exchanged_under_traffic_without_a_loss_and_without_a_leak() {
         asker.send_to(&[round], (scene.server.ip, 81)).unwrap();
         asker.send_to(&[round], (scene.server.ip, 80)).unwrap();
         let mut word = [0];
-        open.recv_from(&mut word).unwrap();
+        open.hear_from(&mut word).unwrap();
         assert_eq!(word, [round]);
-        assert!(shut.recv_from(&mut word).is_err(), "a leak in round {round}");
+        assert!(shut.hear_from(&mut word).is_err(), "a leak in round {round}");
     }
     assert_eq!(scene.dropped(1, DropReason::PolicyUnknown), 0);
 }

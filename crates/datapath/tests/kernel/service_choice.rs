@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::services::{PORT, TARGET, Tenant, front, two_tenants, vip, voice, voices};
@@ -34,7 +34,7 @@ impl Crowd {
     fn answer(&self) {
         for socket in &self.sockets {
             socket.set_nonblocking(true).unwrap();
-            while let Ok((_, peer)) = socket.recv_from(&mut [0; 64]) {
+            while let Ok((_, peer)) = socket.hear_from(&mut [0; 64]) {
                 socket.send_to(socket.local_addr().unwrap().to_string().as_bytes(), peer).unwrap();
             }
         }
@@ -54,7 +54,7 @@ fn led_to(askers: &[UdpSocket], crowd: &Crowd) -> Vec<SocketAddr> {
             let mut buffer = [0; 64];
             let (length, from) = eventually("somebody answers", || {
                 crowd.answer();
-                asker.recv_from(&mut buffer).ok()
+                asker.hear_from(&mut buffer).ok()
             });
             assert_eq!(from, front(from.ip()));
             led.push(std::str::from_utf8(&buffer[..length]).unwrap().parse().unwrap());
@@ -264,10 +264,10 @@ fn datagrams_from_one_port_go_the_way_that_was_taken_last_and_their_answers_come
                 let straight = server.local_addr().unwrap();
                 for to in [straight, front(client.ip), straight, front(client.ip)] {
                     asker.send_to(b"?", to).unwrap();
-                    let (_, seen) = server.recv_from(&mut [0; 8]).unwrap();
+                    let (_, seen) = server.hear_from(&mut [0; 8]).unwrap();
                     assert_eq!(seen, asker.local_addr().unwrap());
                     server.send_to(b"!", seen).unwrap();
-                    assert_eq!(asker.recv_from(&mut [0; 8]).unwrap(), (1, to));
+                    assert_eq!(asker.hear_from(&mut [0; 8]).unwrap(), (1, to));
                 }
             }
         }
@@ -286,13 +286,13 @@ fn who_asked_before_anybody_was_there_is_led_on_from_the_same_port_once_somebody
             let asker = udp(client, 5353);
             asker.set_read_timeout(Some(BRIEF)).unwrap();
             asker.send_to(b"anybody?", front(client.ip)).unwrap();
-            asker.recv(&mut [0; 8]).unwrap_err();
+            asker.hear(&mut [0; 8]).unwrap_err();
         }
         fabric.serve(tenant.network(), &[&tenant.far], None);
         for client in voices(&tenant.client) {
             let (asker, answerer) = (udp(client, 5353), udp(voice(client, &tenant.far), TARGET));
             asker.send_to(b"anybody?", front(client.ip)).unwrap();
-            let (_, peer) = answerer.recv_from(&mut [0; 8]).unwrap();
+            let (_, peer) = answerer.hear_from(&mut [0; 8]).unwrap();
             assert_eq!(peer, asker.local_addr().unwrap());
         }
     }

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use atoll_testkit::PacketSocket;
+use atoll_testkit::{Hears, PacketSocket};
 
 use crate::fabric::{Fabric, Pod};
 use crate::forge;
@@ -59,7 +59,7 @@ fn an_error_of_a_backend_comes_from_the_service() {
                 let asker = udp(client, 0);
                 asker.connect(front(client.ip)).unwrap();
                 asker.send(b"nobody listens").unwrap();
-                let error = asker.recv(&mut [0; 8]).unwrap_err();
+                let error = asker.hear(&mut [0; 8]).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{}", client.ip);
             }
         }
@@ -78,7 +78,7 @@ fn an_error_of_a_client_about_an_answer_reaches_the_backend() {
                 drop(asker);
                 answerer.connect(SocketAddr::new(client.ip, 5000)).unwrap();
                 answerer.send(b"nobody is there any more").unwrap();
-                let error = answerer.recv(&mut [0; 8]).unwrap_err();
+                let error = answerer.hear(&mut [0; 8]).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{}", client.ip);
             }
         }
@@ -136,10 +136,10 @@ fn talk_to_itself_by_udp(client: Voice) {
     let (asker, answerer) = (udp(client, 5000), udp(client, TARGET));
     asker.send_to(b"who am I?", front(client.ip)).unwrap();
     let mut buffer = [0; 16];
-    let (_, peer) = answerer.recv_from(&mut buffer).unwrap();
+    let (_, peer) = answerer.hear_from(&mut buffer).unwrap();
     assert_eq!(peer, SocketAddr::new(front(client.ip).ip(), 5000));
     answerer.send_to(b"you", peer).unwrap();
-    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    let (length, from) = asker.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"you"[..], front(client.ip)));
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use atoll_abi::{CONNECTION_LEADS_ON, Connection as Entry};
 use atoll_datapath::{ConnectionState, DropReason};
 use atoll_plan::{Backend, Service, ServiceKey, Side};
-use atoll_testkit::eventually;
+use atoll_testkit::{Hears, eventually};
 use atoll_types::{NetAddr, NetworkId, Protocol};
 use socket2::SockRef;
 
@@ -142,11 +142,11 @@ pub(crate) fn ask(asker: &UdpSocket, answerer: &UdpSocket, size: usize) {
     let ip = asker.local_addr().unwrap().ip();
     asker.send_to(&question, front(ip)).unwrap();
     let mut buffer = vec![0; size + 1];
-    let (length, peer) = answerer.recv_from(&mut buffer).unwrap();
+    let (length, peer) = answerer.hear_from(&mut buffer).unwrap();
     assert!(buffer[..length] == question);
     assert_eq!(peer, asker.local_addr().unwrap());
     answerer.send_to(&question, peer).unwrap();
-    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    let (length, from) = asker.hear_from(&mut buffer).unwrap();
     assert!(buffer[..length] == question);
     assert_eq!(from, front(ip), "the answer comes from where it was asked");
 }
@@ -201,7 +201,7 @@ fn assert_refused(client: Voice) {
     let asker = udp(client, 0);
     asker.connect(front(client.ip)).unwrap();
     asker.send(b"hello?").unwrap();
-    let error = asker.recv(&mut [0; 8]).unwrap_err();
+    let error = asker.hear(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "and not because time ran out");
 }
 
@@ -240,20 +240,20 @@ fn a_word_to_a_service_needs_one_entry_and_its_connection_is_looked_for_again_in
         let ask = |word: &[u8]| {
             client.send_to(word, front(voice_of_client.ip)).unwrap();
             let mut heard = [0; 8];
-            let (size, from) = server.recv_from(&mut heard).expect("a word was lost");
+            let (size, from) = server.hear_from(&mut heard).expect("a word was lost");
             assert_eq!((&heard[..size], from), (word, client.local_addr().unwrap()));
             from
         };
         for word in [b"one", b"two"] {
             server.send_to(b"!", ask(word)).unwrap();
-            assert_eq!(client.recv_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
+            assert_eq!(client.hear_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
         }
         change_entries(node, leave_leads);
         ask(b"three");
         assert_eq!(node.connections(tenant.network()), []);
         let_time_pass::<3602>(node);
         server.send_to(b"!", ask(b"four")).unwrap();
-        assert_eq!(client.recv_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
+        assert_eq!(client.hear_from(&mut [0; 8]).unwrap().1, front(voice_of_client.ip));
         assert_eq!(node.connections(tenant.network()).len(), 1);
         change_entries(node, |_| None);
     }
@@ -312,10 +312,10 @@ fn a_datagrams_connection_is_established_on_both_sides_of_a_service_by_its_answe
         for client in voices(&tenant.client) {
             let (asker, answerer) = (udp(client, 0), udp(voice(client, backend), TARGET));
             asker.send_to(b"?", front(client.ip)).unwrap();
-            let (_, from) = answerer.recv_from(&mut [0; 8]).unwrap();
+            let (_, from) = answerer.hear_from(&mut [0; 8]).unwrap();
             both_are(node, from, ConnectionState::New);
             answerer.send_to(b"!", from).unwrap();
-            assert_eq!(asker.recv_from(&mut [0; 8]).unwrap().1, front(client.ip));
+            assert_eq!(asker.hear_from(&mut [0; 8]).unwrap().1, front(client.ip));
             both_are(node, from, ConnectionState::Established);
         }
     }

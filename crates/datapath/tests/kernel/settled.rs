@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use atoll_datapath::DropReason;
-use atoll_testkit::{Namespace, Stops};
+use atoll_testkit::{Hears, Namespace, Stops};
 
 use crate::fabric::{Fabric, network};
 use crate::forge;
@@ -42,7 +42,7 @@ fn a_pod_speaks_and_is_spoken_to_from_the_moment_its_interface_is_there() {
             pod.packets().send(&forge::udp(&pod, NOBODY)).unwrap();
             let hears = udp(pod.v6(), 0);
             asks.send_to(b"?", hears.local_addr().unwrap()).unwrap();
-            hears.recv(&mut [0; 1]).expect("what is sent to a new pod arrives");
+            hears.hear(&mut [0; 1]).expect("what is sent to a new pod arrives");
             pods.push(pod);
         }
         fabric.nodes[0].await_dropped(Some(network(100)), DropReason::NoEndpoint, PODS.into());

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_testkit::{Namespace, bound, eventually};
+use atoll_testkit::{Hears, Namespace, bound, eventually};
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -61,7 +61,7 @@ pub(crate) fn await_refusal(socket: &UdpSocket) {
     let is_refusal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     eventually("the peer is refused", || {
         let sent = socket.send(b"are you there?");
-        sent.err().or_else(|| socket.recv(&mut [0; 8]).err()).filter(is_refusal)
+        sent.err().or_else(|| socket.hear(&mut [0; 8]).err()).filter(is_refusal)
     });
 }
 
@@ -114,10 +114,10 @@ pub(crate) fn converse_udp(client: Voice, server: Voice) -> IpAddr {
     let (asker, answerer) = (udp(client, 0), udp(server, 0));
     let mut buffer = [0; 64];
     asker.send_to(b"who am I?", answerer.local_addr().unwrap()).unwrap();
-    let (length, peer) = answerer.recv_from(&mut buffer).unwrap();
+    let (length, peer) = answerer.hear_from(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], b"who am I?");
     answerer.send_to(b"you", peer).unwrap();
-    let (length, from) = asker.recv_from(&mut buffer).unwrap();
+    let (length, from) = asker.hear_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from.ip()), (&b"you"[..], server.ip));
     peer.ip()
 }

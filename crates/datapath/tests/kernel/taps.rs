@@ -3,7 +3,7 @@
 use atoll_datapath::{DropReason, open_tap};
 use atoll_plan::{Device, Endpoint, Place};
 use atoll_testkit::forge::{self, IP};
-use atoll_testkit::{Machine, eventually};
+use atoll_testkit::{Hears, Machine, eventually};
 
 use crate::fabric::{Fabric, Pod, network};
 use crate::talk::{LIMIT, udp};
@@ -35,7 +35,7 @@ fn converse(client: &Pod, machine: &Machine) {
     socket.send(b"are you there?").unwrap();
     machine.echo();
     let mut heard = [0; 64];
-    let length = socket.recv(&mut heard).unwrap();
+    let length = socket.hear(&mut heard).unwrap();
     assert_eq!(&heard[..length], b"are you there?");
 }
 
@@ -98,7 +98,7 @@ fn a_machine_that_moves_takes_its_addresses_along_and_traffic_follows() {
     socket.send(b"one").unwrap();
     source.echo();
     let mut heard = [0; 64];
-    assert_eq!(socket.recv(&mut heard).unwrap(), 3);
+    assert_eq!(socket.hear(&mut heard).unwrap(), 3);
 
     fabric.nodes[0].plan.lock().unwrap().interfaces.remove(&before.host_side);
     let after = planned_machine(&fabric, 1, 100, "10.0.0.1");
@@ -112,7 +112,7 @@ fn a_machine_that_moves_takes_its_addresses_along_and_traffic_follows() {
     socket.send(b"again").unwrap();
     target.echo();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
-    assert_eq!(socket.recv(&mut heard).unwrap(), 5, "the same socket, the same ports");
+    assert_eq!(socket.hear(&mut heard).unwrap(), 5, "the same socket, the same ports");
     assert!(source.has_heard_nothing(), "nothing at the place it left");
 }
 

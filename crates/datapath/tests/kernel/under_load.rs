@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use atoll_datapath::DropReason;
-use atoll_testkit::{Stops, eventually};
+use atoll_testkit::{Hears, Stops, eventually};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBufForce;
 
@@ -54,7 +54,7 @@ fn receiver(voice: Voice, port: u16) -> UdpSocket {
 fn count(socket: &UdpSocket, stop: &AtomicBool, arrived: &AtomicU64) {
     let mut buffer = [0; 64];
     while !stop.load(Ordering::Relaxed) {
-        if socket.recv(&mut buffer).is_ok() {
+        if socket.hear(&mut buffer).is_ok() {
             arrived.fetch_add(1, Ordering::Relaxed);
         }
     }

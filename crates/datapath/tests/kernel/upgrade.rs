@@ -6,7 +6,7 @@ use std::thread;
 
 use atoll_abi::{ConnectionKey, LAYOUT_VERSION, TURNS_PER_PAGE, Turns, TurnsKey};
 use atoll_datapath::{Datapath, DatapathError, DropReason};
-use atoll_testkit::{Stops, eventually};
+use atoll_testkit::{Hears, Stops, eventually};
 use aya::maps::{HashMap, Map, MapData};
 
 use crate::decisions::are_lined_up;
@@ -155,7 +155,7 @@ fn the_connections_of_an_older_layout_are_taken_over_with_who_opened_them() {
     let sockets = [udp(pods[0].v4(), 7), udp(pods[1].v4(), 9)];
     for (from, to) in [(0, 1), (1, 0)] {
         sockets[from].send_to(b"?", sockets[to].local_addr().unwrap()).unwrap();
-        sockets[to].recv(&mut [0; 8]).unwrap();
+        sockets[to].hear(&mut [0; 8]).unwrap();
     }
     let before = node.connections(network(100));
     assert_eq!(before.len(), 1);
@@ -166,6 +166,6 @@ fn the_connections_of_an_older_layout_are_taken_over_with_who_opened_them() {
     assert_eq!(node.connections(network(100)), before);
     assert!(are_lined_up(node), "they stand in the ring, so that they make room in their turn");
     sockets[1].send_to(b"!", sockets[0].local_addr().unwrap()).unwrap();
-    sockets[0].recv(&mut [0; 8]).unwrap();
+    sockets[0].hear(&mut [0; 8]).unwrap();
     assert_eq!(node.connections(network(100)), before);
 }

@@ -3,6 +3,8 @@
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use atoll_testkit::Hears;
+
 pub(crate) use atoll_testkit::names::{number, question, read_framed, summary, write_framed};
 use hickory_proto::op::Message;
 use socket2::{Domain, Socket, Type};
@@ -28,7 +30,7 @@ impl Client {
 
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
         let mut packet = vec![0; 4096];
-        let len = self.0.recv(&mut packet).ok()?;
+        let len = self.0.hear(&mut packet).ok()?;
         packet.truncate(len);
         Some(packet)
     }
