@@ -11,6 +11,8 @@ use atoll_apiserver::{ApiConfig, ApiServer};
 use clap::Args;
 use tempfile::TempDir;
 
+use crate::pinned::cpu_of;
+
 /// Prints how the server of `real/with-api` is reached and waits for the end of its input.
 const HOLD: &str = "echo \"$KUBECONFIG $WITH_API_READY_MS $WITH_API_PIDS\"; exec cat";
 
@@ -64,6 +66,12 @@ impl Server {
     pub(super) fn megabytes(&self) -> Result<f64> {
         let held = self.processes.iter().map(|pid| resident(*pid));
         Ok(held.sum::<Result<f64>>()? / 1024.0)
+    }
+
+    /// Seconds of CPU that its processes have had.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        let nanoseconds = self.processes.iter().map(|pid| cpu_of(*pid)).sum::<Result<u64>>()?;
+        Ok(nanoseconds as f64 / 1e9)
     }
 }
 

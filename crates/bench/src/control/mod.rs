@@ -44,7 +44,8 @@ The controller is the atoll program, with the embedded API or with kube-apiserve
 on the same machine; requests, storing and watching are in the numbers. *Controllers at work*: two \
 that ask nobody which of them works, and still no address is given twice. *Start*: from the start of \
 the process until it has listed everything and has nothing left to do, the middle of three and \
-between which they are. *Work*: how often the \
+between which they are. *CPU*: what the controller took for a start, and what the API took meanwhile, of \
+the cores that they share. *Work*: how often the \
 controller looks at an object when one pod is made, by its own count. *Waits*: from the request for \
 a pod until another client sees its port, while pods are made steadily. A quick run has the embedded \
 API alone, and fewer starts.";
@@ -52,10 +53,16 @@ API alone, and fewer starts.";
 /// What was measured of a cluster of one size.
 struct Measured {
     size: Size,
-    /// Seconds of each start.
-    start: Sample,
+    start: Starts,
     resident: u64,
     work: f64,
+}
+
+/// What the starts of a controller took, each in seconds.
+struct Starts {
+    until_idle: Sample,
+    /// CPU of the controller, and of the API meanwhile.
+    cpu: [Sample; 2],
 }
 
 /// What was measured on one API.
@@ -163,14 +170,26 @@ fn waits(outcomes: &[Outcome]) -> Table {
 }
 
 fn growth(outcomes: &[Outcome]) -> Table {
-    let mut table = Table::new(["API", "networks", "ports", "start s", "resident MiB", "work"]);
+    let columns = [
+        "API",
+        "networks",
+        "ports",
+        "start s",
+        "its CPU s",
+        "the API's CPU s",
+        "resident MiB",
+        "work",
+    ];
+    let mut table = Table::new(columns);
     for Outcome { whose, small, large, .. } in outcomes {
         for measured in [small, large] {
             table.row([
                 whose.name().to_owned(),
                 measured.size.all_networks().to_string(),
                 measured.size.all_pods().to_string(),
-                start_cell(&measured.start),
+                start_cell(&measured.start.until_idle),
+                format!("{:.2}", measured.start.cpu[0].median()),
+                format!("{:.2}", measured.start.cpu[1].median()),
                 format!("{:.1}", measured.resident as f64 / f64::from(1 << 20)),
                 format!("{:.0}", measured.work),
             ]);
@@ -246,26 +265,30 @@ fn measure_size(whose: Whose, atoll: &Path, size: Size, starts: usize) -> Result
     Ok(Measured { size, start, resident, work })
 }
 
-/// Starts a controller some times; gives the last, and the seconds until each had nothing left to do.
+/// Starts a controller some times; gives the last, and what each took until it had nothing left to do.
 fn start_often(
     plane: &Plane,
     atoll: &Path,
     pods: usize,
     starts: usize,
-) -> Result<(Controller, Sample)> {
-    let once = || -> Result<(Controller, f64)> {
-        let begun = Instant::now();
+) -> Result<(Controller, Starts)> {
+    let once = || -> Result<(Controller, [f64; 3])> {
+        let (begun, before) = (Instant::now(), plane.cpu_seconds()?);
         let controller = plane.controller(atoll)?;
         controller.wait_until_idle(pods)?;
-        Ok((controller, begun.elapsed().as_secs_f64()))
+        let took = begun.elapsed().as_secs_f64();
+        let cpu = [controller.cpu_seconds()?, plane.cpu_seconds()? - before];
+        Ok((controller, [took, cpu[0], cpu[1]]))
     };
-    let mut seconds = vec![];
+    let mut seen = vec![];
     for _ in 1..starts {
-        seconds.push(once()?.1);
+        seen.push(once()?.1);
     }
     let (last, took) = once()?;
-    seconds.push(took);
-    Ok((last, Sample::new(seconds)))
+    seen.push(took);
+    let [until_idle, own, of_the_api] =
+        [0, 1, 2].map(|place| Sample::new(seen.iter().map(|took| took[place])));
+    Ok((last, Starts { until_idle, cpu: [own, of_the_api] }))
 }
 
 fn judge(outcome: &Outcome) -> Vec<Judged> {
@@ -273,7 +296,7 @@ fn judge(outcome: &Outcome) -> Vec<Judged> {
     let judged = |what: &str, bound: f64, measured: Sample| {
         Judged::new(format!("{what}, {}", whose.name()), Goal::AtMost(bound), &measured)
     };
-    let starts = large.start.values().map(|seconds| seconds / START_LIMIT.as_secs_f64());
+    let starts = large.start.until_idle.values().map(|seconds| seconds / START_LIMIT.as_secs_f64());
     let memory = large.resident as f64 / MEMORY_LIMIT as f64;
     let work = large.work / small.work;
     vec![
@@ -289,7 +312,9 @@ mod tests {
     use crate::goal::Verdict;
 
     fn measured(start: f64, resident: u64, work: f64) -> Measured {
-        Measured { size: SMALL, start: Sample::new([start; 3]), resident: resident << 20, work }
+        let all = || Sample::new([start; 3]);
+        let start = Starts { until_idle: all(), cpu: [all(), all()] };
+        Measured { size: SMALL, start, resident: resident << 20, work }
     }
 
     #[test]

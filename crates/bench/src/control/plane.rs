@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use super::metrics::Page;
 use crate::api::Server;
 use crate::node::{client, resident_bytes};
-use crate::pinned::Ended;
+use crate::pinned::{Ended, cpu_of};
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 64;
@@ -197,6 +197,11 @@ impl Plane {
         Controller::start(atoll, &self.server.kubeconfig, &log)
     }
 
+    /// Seconds of CPU that the API has had.
+    pub(super) fn cpu_seconds(&self) -> Result<f64> {
+        self.server.cpu_seconds()
+    }
+
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
     }
@@ -279,6 +284,11 @@ impl Controller {
     /// How often it has looked at an object.
     pub(super) fn decisions(&self) -> Result<f64> {
         Ok(Page::read(self.metrics)?.sum("atoll_decisions_total"))
+    }
+
+    /// Seconds of CPU that it has had.
+    pub(super) fn cpu_seconds(&self) -> Result<f64> {
+        Ok(cpu_of(self.process.0.id())? as f64 / 1e9)
     }
 
     /// Its resident memory.
