@@ -269,6 +269,7 @@ impl Fabric {
             address(number, namespace);
         }
         world.ip("link set wire up");
+        namespaces.iter().chain([world]).for_each(Namespace::await_links);
         Self::started(namespaces, attachments()[0], |number| underlay(number).into())
     }
 

@@ -105,7 +105,7 @@ impl Scene {
 }
 
 /// The range of one address.
-fn only(ip: IpAddr) -> atoll_types::Cidr {
+pub(crate) fn only(ip: IpAddr) -> atoll_types::Cidr {
     format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 }).parse().unwrap()
 }
 

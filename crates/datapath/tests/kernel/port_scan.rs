@@ -5,45 +5,62 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 
 use atoll_abi::{DOOR_PORT, Door, PROBER_PORTS};
-use atoll_plan::{Doors, ServiceDoor};
+use atoll_plan::{Closed, Doors, Egress, ServiceDoor};
 use atoll_testkit::{PacketSocket, eventually};
 use atoll_types::{GATEWAY_V4, NetAddr};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
 use crate::doors::{alias, ip, speaking};
-use crate::fabric::{Fabric, Node, Pod, network};
-use crate::forge::{GATEWAY, datagram, packet};
-use crate::talk::Voice;
+use crate::fabric::{Node, Pod, network};
+use crate::forge::GATEWAY;
+use crate::outside::{FAR, World, only};
+use crate::talk::{BRIEF, LIMIT, Voice, connect};
 
 const LISTENER: u16 = 61100;
-/// What a node listens at for others: kubelet, etcd, the API, node ports, the tunnel, our own.
-const UDP_PORTS: [u16; 12] = [53, 67, 68, 123, 161, 443, 514, 2379, 4789, 8472, 10250, DOOR_PORT];
+/// Links, what our own programs use, and the cluster's own addresses.
+const NEVER_OUTSIDE: [&str; 5] =
+    ["169.254.0.0/16", "fe80::/10", "fd61:746f:6c6c::/48", "10.96.0.0/16", "fd96::/64"];
+/// The node's own address of IPv6.
+const UNDERLAY_V6: &str = "fd77::1";
 
-/// Frames of TCP to each port from the first on, right in everything: such that open a connection,
-/// or such that end one that never was.
+/// What is said to a port.
+#[derive(Clone, Copy)]
+enum Word {
+    /// That a connection be opened.
+    Open,
+    /// That one end which never was.
+    End,
+    Datagram,
+}
+
+/// Frames that say the word to each of these ports, right in everything.
 fn frames(
     from: Voice,
     to: IpAddr,
-    opens: bool,
+    word: Word,
     ports: RangeInclusive<u16>,
 ) -> impl Iterator<Item = Vec<u8>> {
     let builder = PacketBuilder::ethernet2(from.pod.mac.octets(), GATEWAY);
-    let (builder, tcp) = match (from.ip, to) {
+    let (builder, transport) = match (from.ip, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => (builder.ipv4(from.octets(), to.octets(), 64), 34),
         (IpAddr::V6(from), IpAddr::V6(to)) => (builder.ipv6(from.octets(), to.octets(), 64), 54),
         _ => panic!("addresses of two families"),
     };
     let mut to_port_zero = vec![];
-    let tcp_header = builder.tcp(40_000, 0, 1, 1024);
-    let tcp_header = if opens { tcp_header.syn() } else { tcp_header.fin() };
-    tcp_header.write(&mut to_port_zero, &[]).unwrap();
-    let checksum = u16::from_be_bytes([to_port_zero[tcp + 16], to_port_zero[tcp + 17]]);
+    let written = match word {
+        Word::Open => builder.tcp(40_000, 0, 1, 1024).syn().write(&mut to_port_zero, &[]),
+        Word::End => builder.tcp(40_000, 0, 1, 1024).fin().write(&mut to_port_zero, &[]),
+        Word::Datagram => builder.udp(40_000, 0).write(&mut to_port_zero, b"anybody?"),
+    };
+    written.unwrap();
+    let checksum_at = transport + if matches!(word, Word::Datagram) { 6 } else { 16 };
+    let checksum = u16::from_be_bytes([to_port_zero[checksum_at], to_port_zero[checksum_at + 1]]);
     ports.map(move |port| {
         let sum = u32::from(!checksum) + u32::from(port);
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         let mut frame = to_port_zero.clone();
-        frame[tcp + 2..tcp + 4].copy_from_slice(&port.to_be_bytes());
-        frame[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
+        frame[transport + 2..transport + 4].copy_from_slice(&port.to_be_bytes());
+        frame[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
         frame
     })
 }
@@ -76,14 +93,15 @@ impl Scan {
         self.answers.extend(self.socket.received().unwrap().iter().filter_map(|it| sender(it)));
     }
 
-    /// Every TCP port, and the UDP ports that something listens at.
+    /// Every port of TCP and of UDP.
     fn try_everything(&mut self, from: Voice, to: IpAddr) {
-        frames(from, to, true, 1..=u16::MAX).for_each(|frame| self.socket.send(&frame).unwrap());
-        self.gather();
-        for port in UDP_PORTS {
-            let frame = packet(from, to, 17, &datagram((40_000, port), b"anybody?"));
-            self.socket.send(&frame).unwrap();
+        for word in [Word::Open, Word::Datagram] {
+            self.say(frames(from, to, word, 1..=u16::MAX));
         }
+    }
+
+    fn say(&mut self, frames: impl Iterator<Item = Vec<u8>>) {
+        frames.for_each(|frame| self.socket.send(&frame).unwrap());
         self.gather();
     }
 }
@@ -100,7 +118,7 @@ fn node_addresses(node: &Node, pod: &Pod, own: IpAddr) -> Vec<IpAddr> {
         }
         IpAddr::V6(_) => {
             all.extend([Door::Service, Door::Prober].map(|door| door.listeners()[1]));
-            all.push(ip("fd96::1"));
+            all.extend(["fd96::1", UNDERLAY_V6].map(ip));
         }
     }
     all
@@ -122,9 +140,9 @@ fn listen(node: &Node) -> (Vec<TcpListener>, Vec<UdpSocket>) {
     })
 }
 
-#[test]
-fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
-    let fabric = Fabric::of(1);
+/// Tries every port of everything that is the node, from a pod of a network that leaves by it or not.
+fn only_doors_answer(egress: Option<Egress>) {
+    let (world, fabric) = World::with_nodes(1);
     let pod = fabric.planned_pod(0, network(7), "10.0.0.5");
     let node = &fabric.nodes[0];
     {
@@ -135,9 +153,17 @@ fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
             let addr = NetAddr::new(pod.network, ip(api));
             plan.service_doors.insert(ServiceDoor { addr, port: 443 }, listener);
         }
+        plan.egress.extend(egress.map(|egress| (pod.network, egress)));
+        let own = [node.underlay.into(), ip(UNDERLAY_V6)];
+        let closed = own.map(only).into_iter().chain(NEVER_OUTSIDE.map(|it| it.parse().unwrap()));
+        plan.closed.extend(closed.map(|range| Closed { to: None, range }));
     }
     fabric.converge();
     let _listening = listen(node);
+    let at = SocketAddr::new(FAR[0], 8080);
+    let _outside = world.listen(at);
+    let leaves = connect(pod.v4(), 0, at, if egress.is_some() { LIMIT } else { BRIEF }).is_ok();
+    assert_eq!(leaves, egress.is_some());
     let mut scan = Scan { socket: pod.packets(), answers: BTreeSet::new() };
     for own in pod.ips() {
         for to in node_addresses(node, &pod, own) {
@@ -145,8 +171,7 @@ fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
         }
     }
     let prober = Door::Prober.listeners()[0];
-    let endings = frames(pod.v4(), prober, false, 1..=PROBER_PORTS - 1);
-    endings.for_each(|frame| scan.socket.send(&frame).unwrap());
+    scan.say(frames(pod.v4(), prober, Word::End, 1..=PROBER_PORTS - 1));
     let doors = ["10.96.0.1:443", "10.96.0.10:53", "[fd96::1]:443"];
     let doors: BTreeSet<SocketAddr> = doors.iter().map(|it| it.parse().unwrap()).collect();
     eventually("every door answers", || {
@@ -154,4 +179,14 @@ fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
         doors.is_subset(&scan.answers).then_some(())
     });
     assert_eq!(scan.answers, doors);
+}
+
+#[test]
+fn of_every_port_of_everything_that_is_the_node_only_doors_answer() {
+    only_doors_answer(None);
+}
+
+#[test]
+fn a_network_that_leaves_by_its_node_finds_no_port_of_it_but_doors() {
+    only_doors_answer(Some(Egress::Node));
 }
