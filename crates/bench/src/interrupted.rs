@@ -2,16 +2,19 @@
 //! before is on the page already.
 //!
 //! The rule: whatever of a run lives on without its process is noted here before it is made, and
-//! struck off once it is gone. Processes need no note: they end with the thread that started them, or
-//! with their input.
+//! struck off once it is gone. Processes end with the thread that started them, or with their input; only
+//! one that would make anew what is taken away is noted, too.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a shell says of a program that was interrupted.
@@ -22,6 +25,8 @@ const INTERRUPTED: i32 = 130;
 pub(crate) enum Left {
     /// A folder of the machine's state.
     Folder(PathBuf),
+    /// A process that writes into such a folder.
+    Writer(u32),
     /// A lab, by the program that takes it down and its name.
     Lab(PathBuf, String),
     /// Real nodes, by the name of their cluster.
@@ -46,6 +51,21 @@ impl Noted {
         lock().push(left.clone());
         Noted(left)
     }
+}
+
+/// Starts a process that writes into a folder which was noted. Nobody is told to end in between, and whoever
+/// was told before starts nothing more.
+pub(crate) fn start_writer(command: &mut Command) -> Result<(Child, Noted)> {
+    let mut all = lock();
+    while ENDING.load(Ordering::SeqCst) {
+        drop(all);
+        hold();
+        all = lock();
+    }
+    let child = command.spawn()?;
+    let left = Left::Writer(child.id());
+    all.push(left.clone());
+    Ok((child, Noted(left)))
 }
 
 impl Drop for Noted {
@@ -110,9 +130,33 @@ fn remove(path: &Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(path)
 }
 
+/// Ends a process, and waits until it does nothing more.
+fn end(process: u32) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(process)?);
+    match kill(pid, Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => return Err(error).context(format!("cannot end process {process}")),
+    }
+    let (times, pause) = AGAIN;
+    for _ in 0..times {
+        if has_ended(process) {
+            return Ok(());
+        }
+        std::thread::sleep(pause);
+    }
+    bail!("process {process} does not end")
+}
+
+/// Whether a process is gone, or waits only to be asked how it ended.
+fn has_ended(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    status.map_or(true, |status| status.lines().any(|line| line.starts_with("State:\tZ")))
+}
+
 impl Left {
     fn remove(&self) -> Result<()> {
         match self {
+            Left::Writer(process) => end(*process),
             Left::Folder(path) => {
                 let removed = remove(path);
                 removed.with_context(|| format!("cannot remove {}", path.display()))
@@ -143,5 +187,20 @@ mod tests {
         assert!(!path.exists());
         left.remove().unwrap();
         drop(noted);
+    }
+
+    #[test]
+    fn a_process_that_writes_ends_before_the_folder_that_it_writes_into_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        std::fs::create_dir(&path).unwrap();
+        let left = Left::Folder(path.clone());
+        let made_anew = format!("while mkdir -p {}/again; do :; done", path.display());
+        let (mut child, noted) = start_writer(Command::new("sh").args(["-c", &made_anew])).unwrap();
+        noted.0.remove().unwrap();
+        left.remove().unwrap();
+        assert!(!path.exists());
+        child.wait().unwrap();
+        noted.0.remove().unwrap();
     }
 }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::interrupted::{Left, Noted};
+use crate::interrupted::{Left, Noted, start_writer};
 use crate::pinned::Ended;
 
 /// Its name.
@@ -70,6 +70,7 @@ impl PlannedPod {
 pub(crate) struct AgentNode {
     /// The agent ends before its folder goes.
     agent: Ended,
+    noted_agent: Noted,
     folder: TempDir,
     _noted: Noted,
     thread: Worker<BpfFileSystem>,
@@ -113,9 +114,17 @@ impl AgentNode {
         let client = api.block_on(client(&kubeconfig))?;
         api.block_on(fill(&client, pods, elsewhere))?;
         let thread = Worker::start(&namespace, BpfFileSystem::mount_for_this_thread);
-        let agent = start_on(&thread, atoll, folder.path())?;
-        let api = Some(api);
-        let mut node = AgentNode { agent, folder, _noted: noted, thread, namespace, client, api };
+        let (agent, noted_agent) = start_on(&thread, atoll, folder.path())?;
+        let mut node = AgentNode {
+            agent,
+            noted_agent,
+            folder,
+            _noted: noted,
+            thread,
+            namespace,
+            client,
+            api: Some(api),
+        };
         node.wait_until_ready()?;
         Ok(node)
     }
@@ -124,7 +133,7 @@ impl AgentNode {
     pub(crate) fn restart(&mut self, atoll: &Path) -> Result<()> {
         self.agent.0.kill().context("cannot kill the agent")?;
         self.agent.0.wait()?;
-        self.agent = start_on(&self.thread, atoll, self.folder.path())?;
+        (self.agent, self.noted_agent) = start_on(&self.thread, atoll, self.folder.path())?;
         self.wait_until_ready()
     }
 
@@ -297,16 +306,18 @@ fn port(pod: &PlannedPod, pod_uid: String, node: &str) -> Port {
     )
 }
 
-fn start_on(thread: &Worker<BpfFileSystem>, atoll: &Path, folder: &Path) -> Result<Ended> {
+fn start_on(thread: &Worker<BpfFileSystem>, atoll: &Path, folder: &Path) -> Result<(Ended, Noted)> {
     let (program, place) = (atoll.to_owned(), folder.to_owned());
-    thread.run(move |bpf| start_agent(&program, &place, bpf.path())).map(Ended)
+    let (agent, noted) = thread.run(move |bpf| start_agent(&program, &place, bpf.path()))?;
+    Ok((Ended(agent), noted))
 }
 
 /// Runs on the node's thread, so that the agent is in its namespace, sees its BPF file system, and
 /// ends with it however this program ends.
-fn start_agent(atoll: &Path, folder: &Path, bpf: &Path) -> Result<Child> {
+fn start_agent(atoll: &Path, folder: &Path, bpf: &Path) -> Result<(Child, Noted)> {
     let log = File::create(folder.join("agent.log"))?;
-    let agent = Command::new("setpriv")
+    let mut command = Command::new("setpriv");
+    command
         .args(["--pdeathsig", "TERM"])
         .arg(atoll)
         .args(["agent", "--node-name", NAME, "--underlay", UNDERLAY])
@@ -321,8 +332,8 @@ fn start_agent(atoll: &Path, folder: &Path, bpf: &Path) -> Result<Child> {
         .arg(bpf.join("node"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(log)
-        .spawn();
+        .stderr(log);
+    let agent = start_writer(&mut command);
     agent.with_context(|| format!("cannot start {}; is it built?", atoll.display()))
 }
 
