@@ -11,6 +11,7 @@ use etherparse::{PacketBuilder, SlicedPacket, TcpSlice, TransportSlice};
 
 use crate::eventually;
 use crate::forge::{self, Face, GATEWAY, IP};
+use crate::uninterrupted;
 
 /// A machine behind a pod's tap. It has the pod's addresses and answers what machines answer.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ fn frames_of(mut tap: File) -> Receiver<Vec<u8>> {
     let (sender, frames) = channel();
     thread::spawn(move || {
         let mut frame = [0; 2000];
-        while let Ok(length) = tap.read(&mut frame) {
+        while let Ok(length) = uninterrupted(|| tap.read(&mut frame)) {
             if sender.send(frame[..length].to_vec()).is_err() {
                 return;
             }

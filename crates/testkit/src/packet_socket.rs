@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{
@@ -14,6 +13,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 
 use crate::forge::GATEWAY;
+use crate::uninterrupted;
 
 /// The kernel's mark on frames that were sent, not received.
 const OUTGOING: u8 = 4;
@@ -48,7 +48,7 @@ impl PacketSocket {
 
     /// Sends one frame, beginning with its Ethernet header.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        send(self.socket.as_raw_fd(), frame, MsgFlags::empty())?;
+        uninterrupted(|| Ok(send(self.socket.as_raw_fd(), frame, MsgFlags::empty())?))?;
         Ok(())
     }
 
@@ -58,14 +58,14 @@ impl PacketSocket {
         let limit = TimeVal::new(microseconds / 1_000_000, microseconds % 1_000_000);
         setsockopt(&self.socket, ReceiveTimeout, &limit)?;
         let mut frame = vec![0; 1 << 17];
-        match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut frame) {
+        match uninterrupted(|| Ok(recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut frame)?)) {
             Ok((length, from)) => {
                 frame.truncate(length);
                 let sent = from.is_some_and(|from| from.pkttype() == OUTGOING);
                 Ok(Some((if sent { Direction::Out } else { Direction::In }, frame)))
             }
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

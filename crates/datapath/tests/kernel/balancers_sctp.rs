@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 
 use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
+use atoll_testkit::{eventually, uninterrupted};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::balancers::{EMPTY, OWN, PORT, Scene, TARGET, edge, voice};
@@ -37,7 +37,7 @@ fn client(scene: &Scene, far: IpAddr, at: IpAddr) -> Socket {
 /// What the client hears next, from the ports on.
 fn answer(mut client: &Socket, like: IpAddr) -> io::Result<Vec<u8>> {
     let mut buffer = [0; 2048];
-    let length = client.read(&mut buffer)?;
+    let length = uninterrupted(|| client.read(&mut buffer))?;
     let header = if like.is_ipv4() { 20 } else { 0 };
     Ok(buffer[header..length].to_vec())
 }

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 
+use atoll_testkit::uninterrupted;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::plain_outside::{NODE_PORT, Scene, node_ip};
@@ -40,7 +41,7 @@ fn raw_to(host: &Host, to: IpAddr) -> Socket {
 /// What is heard next, from the ports on.
 fn heard(mut socket: &Socket, v4: bool) -> io::Result<Vec<u8>> {
     let mut buffer = [0; 2048];
-    let length = socket.read(&mut buffer)?;
+    let length = uninterrupted(|| socket.read(&mut buffer))?;
     let header = if v4 { 20 } else { 0 };
     Ok(buffer[header..length].to_vec())
 }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use atoll_testkit::{Hears, Namespace, bound, eventually};
+use atoll_testkit::{Hears, Namespace, bound, eventually, uninterrupted};
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -158,7 +158,7 @@ fn is_answered(socket: &Socket, to: IpAddr, limit: Duration) -> bool {
     let request = echo_request(to);
     socket.send_to(&request, &target.into()).unwrap();
     let mut buffer = [MaybeUninit::uninit(); 256];
-    while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+    while let Ok((length, from)) = uninterrupted(|| socket.recv_from(&mut buffer)) {
         let has_size = length == request.len() + if to.is_ipv4() { 20 } else { 0 };
         if has_size && from.as_socket().map(|from| from.ip()) == Some(to) {
             return true;

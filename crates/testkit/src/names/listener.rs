@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hickory_proto::op::Message;
 
 use super::records::{number, question};
-use crate::Namespace;
+use crate::{Hears, Namespace};
 
 /// Between two questions: fewer than a pod may ask in a second.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -123,7 +123,7 @@ fn ask(socket: &UdpSocket, id: u16, question: &[u8]) -> Option<Vec<u8>> {
     socket.send(&packet).ok()?;
     let mut answer = [0; 1500];
     loop {
-        let len = socket.recv(&mut answer).ok()?;
+        let len = socket.hear(&mut answer).ok()?;
         if len > 2 && answer[..2] == id.to_be_bytes() {
             return Some(answer[..len].to_vec());
         }

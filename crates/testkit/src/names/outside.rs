@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::eventually;
+use crate::{Hears, eventually};
 
 /// How long the server does not look whether it is to end.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -100,7 +100,7 @@ fn serve(
 ) {
     let mut packet = [0; 1024];
     // Nothing may have come, or word that an answer before had nobody left to hear it.
-    let Ok((len, from)) = socket.recv_from(&mut packet) else { return };
+    let Ok((len, from)) = socket.hear_from(&mut packet) else { return };
     let packet = &packet[..len];
     asked.lock().unwrap_or_else(PoisonError::into_inner).push((packet.to_vec(), from));
     for reply in answer(packet, from) {
@@ -170,7 +170,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(&question("Www.Example.com", 1, None), upstream.address).unwrap();
         let mut packet = [0; 512];
-        let len = socket.recv(&mut packet).unwrap();
+        let len = socket.hear(&mut packet).unwrap();
         assert_eq!(summary(&Message::from_vec(&packet[..len]).unwrap()), "9.9.9.9");
         assert_eq!(upstream.asked()[0].1, socket.local_addr().unwrap());
         assert_eq!(upstream.names(), ["www.example.com".to_owned()].into());
