@@ -26,12 +26,12 @@ const EACH_PACKET: &str = "our program runs twice for each 64 KiB, once and a qu
 const ELSEWHERE: &str = "not in our programs, which take two or three hundredths of the time of 64 KiB, and not in \
     frames or turns, of which there are as many as at the limit (counted by the kernel); every other path \
     through a host loses as much or more, and how much hangs on what lies under way: plain routed veths, \
-    without a program of ours, lose nothing or a quarter as only the largest buffers of the sockets change";
+    without a program of ours, lose little or a quarter as only the largest buffers of the sockets change";
 const ELSEWHERE_ACROSS: &str = "not in our programs, which take two or three hundredths of the time of 64 KiB, and \
-    not in frames or turns, of which there are as many as at the limit (counted by the kernel); how much a \
-    path through a host loses hangs on what lies under way, which the sockets' buffers decide";
-const THE_API: &str = "kube-apiserver takes most of the CPU of a start, some 75 µs to write each object as JSON, by \
-    a stream or by pages alike, and shares the cores with the controller that reads them (counted beside it)";
+    not in frames or turns, of which there are as many as at the limit (counted by the kernel); where in \
+    the kernel it goes is not known yet";
+const THE_API: &str = "kube-apiserver takes tens of microseconds of CPU to write each object as JSON, as a stream and \
+    as one list alike, on the cores that it shares with the controller; whether that is all is not known yet";
 
 /// The known cause of a miss, by what is judged.
 pub(crate) fn known(what: &str) -> Option<&'static str> {
