@@ -19,9 +19,22 @@ const OF_IMAGES: [&str; 4] =
     ["--package=atoll-cli", "--package=atoll-pause", "--bin=atoll", "--bin=pause"];
 
 /// What tests run in pods beside `atoll`.
-const TOOLS: [&str; 12] = [
-    "sh", "bash", "cat", "dig", "false", "getent", "hostname", "ip", "readlink", "rm", "seq",
+const TOOLS: [&str; 15] = [
+    "sh",
+    "bash",
+    "cat",
+    "dig",
+    "false",
+    "getent",
+    "haproxy",
+    "hostname",
+    "ip",
+    "readlink",
+    "rm",
+    "seq",
     "sleep",
+    "traceroute",
+    "true",
 ];
 /// The folder of a real Kubernetes, where its kubectl is.
 const KUBERNETES: &str = "ATOLL_KUBERNETES";
@@ -117,7 +130,7 @@ fn pause(program: Vec<u8>) -> Image {
 
 /// What tests need in pods that they look around in, with the libraries that it asks for.
 fn tools() -> Result<Vec<File>> {
-    let mut files = vec![File::link("bin", "usr/bin")];
+    let mut files = vec![File::link("bin", "usr/bin"), File::link("usr/sbin", "bin")];
     for tool in TOOLS {
         let found = libraries::in_path(tool)?;
         let bytes = fs::read(&found).with_context(|| format!("cannot read {}", found.display()))?;

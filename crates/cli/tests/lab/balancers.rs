@@ -78,10 +78,10 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
     let (own, other) = (format!("{at} from acme/db"), format!("{at} from globex/db"));
     await_condition(|| lab.connect("acme/db", "tcp", &at).ok).expect(&own);
     assert!(!lab.connect("globex/db", "tcp", &at).ok, "{other}");
-    lab.signal_agent(&first, "-STOP");
+    lab.signal_node(&first, "-STOP");
     let second = lab.holder(&ip, |node| node != first);
     await_condition(|| lab.has_address(&second, &ip)).expect("the next node takes it");
-    lab.signal_agent(&first, "-CONT");
+    lab.signal_node(&first, "-CONT");
     await_condition(|| lab.holder(&ip, |_| true) == first && !lab.has_address(&second, &ip))
         .expect("it comes back with its node, and the other lets it go");
     await_condition(|| lab.is_found_at(&ip, &first)).expect("neighbours hear it");

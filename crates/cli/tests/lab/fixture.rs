@@ -336,6 +336,14 @@ impl Lab {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
+    /// Lets a node stand still, so that nobody hears that it is well; or lets it go on.
+    pub(crate) fn signal_node(&self, node: &str, signal: &str) {
+        if let Some(real) = &self.real {
+            real.signal_kubelet(node, signal);
+        }
+        self.signal_agent(node, signal);
+    }
+
     /// What tells the agent that a node has from the one before it and from the next.
     pub(crate) fn agent(&self, node: &str) -> Option<String> {
         match &self.real {

@@ -230,10 +230,10 @@ fn pods_of_every_node_leave_by_the_address_of_their_network_also_when_its_node_f
     lab.wait_for_pods();
     ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
     let first = lab.holder(EXITS[0].1, |_| true);
-    lab.signal_agent(&first, "-STOP");
+    lab.signal_node(&first, "-STOP");
     lab.holder(EXITS[0].1, |node| node != first);
     await_exits(&lab, if first == "node1" { "far" } else { "web" });
-    lab.signal_agent(&first, "-CONT");
+    lab.signal_node(&first, "-CONT");
     ["web", "far"].iter().for_each(|pod| await_exits(&lab, pod));
     set_egress(&lab, "globex", "none");
     await_condition(|| seen(&lab, "globex", "tcp", FAR).is_none()).expect("egress is gone");
