@@ -17,9 +17,20 @@ fn apply_with(stage: &Stage, options: &[&str]) -> Result<String> {
     stage.atoll(&["install"].into_iter().chain(settings).collect::<Vec<_>>())
 }
 
-/// The same, where tenants get only the networks that they ask for, as in the lab.
+/// What a lab tells its controller and its agents: tenants get only the networks that they ask for, agents
+/// count where tests read it, and the cluster's own services are nowhere outside.
+const AS_THE_LAB: [&str; 6] = [
+    "--default-network-template-path",
+    "",
+    "--agent-metrics-address",
+    "127.0.0.1:9965",
+    "--egress-deny",
+    "10.96.0.0/16",
+];
+
+/// The same, told what a lab is told.
 pub(crate) fn apply_as_the_lab(stage: &Stage) -> Result<String> {
-    apply_with(stage, &["--default-network-template-path", ""])
+    apply_with(stage, &AS_THE_LAB)
 }
 
 /// Waits until every part of Atoll runs.

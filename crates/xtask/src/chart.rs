@@ -30,6 +30,9 @@ const MARKS: [Mark; 8] = [
             {{- with .Values.egressDeny }}
             - --egress-deny={{ join \",\" . }}
             {{- end }}
+            {{- with .Values.agentMetricsAddress }}
+            - --metrics-address={{ . }}
+            {{- end }}
             {{- with .Values.infraMode }}
             - --infra-mode={{ . }}
             {{- end }}

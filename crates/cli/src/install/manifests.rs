@@ -204,6 +204,7 @@ mod tests {
             metrics_address: Some("127.0.0.1:9700".into()),
             default_network_template: Some("kind: Network\nspec: {type: flat}\n".into()),
             egress_deny: vec!["10.96.0.0/12".parse().unwrap()],
+            agent_metrics_address: Some("127.0.0.1:9965".into()),
             infra_mode: Some(InfraMode::Compatible),
             ..Settings::default()
         };
@@ -214,6 +215,7 @@ mod tests {
         assert!(agent.contains(&"--tunnel-port=4790".to_owned()), "{agent:?}");
         assert!(agent.contains(&"--infra-mode=compatible".to_owned()), "{agent:?}");
         assert!(agent.contains(&"--egress-deny=10.96.0.0/12".to_owned()), "{agent:?}");
+        assert!(agent.contains(&"--metrics-address=127.0.0.1:9965".to_owned()), "{agent:?}");
         let controller = arguments(&objects, "Deployment", "atoll-controller");
         for wanted in [
             "--flat-cidrs=10.200.0.0/16",

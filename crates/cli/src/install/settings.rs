@@ -63,6 +63,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address_or_none)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metrics_address: Option<String>,
+    /// Where each agent serves its metrics on its node; by default nowhere, because they name networks.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address_or_none)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_metrics_address: Option<String>,
     /// Ranges that no pod reaches outside, beside nodes and their podCIDRs.
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -134,6 +138,7 @@ impl Settings {
             address_rest: self.address_rest.or(before.address_rest),
             address_keep: self.address_keep.or(before.address_keep),
             metrics_address: self.metrics_address.or(before.metrics_address),
+            agent_metrics_address: self.agent_metrics_address.or(before.agent_metrics_address),
             egress_deny: either(self.egress_deny, before.egress_deny),
             delegate: self.delegate.or(before.delegate),
             cni_version: self.cni_version.or(before.cni_version),
@@ -156,6 +161,7 @@ impl Settings {
             ("--cluster-domain", self.cluster_domain.clone()),
             ("--dns-upstream", joined(&self.dns_upstream)),
             ("--egress-deny", joined(&self.egress_deny)),
+            ("--metrics-address", self.agent_metrics_address.clone().filter(|it| !it.is_empty())),
             ("--infra-mode", self.infra_mode.map(|mode| mode.to_string())),
         ];
         said(options)

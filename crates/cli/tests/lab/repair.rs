@@ -6,7 +6,6 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -111,23 +110,22 @@ fn pods_follow_their_nodes_underlay_and_what_is_too_big_is_answered_also_through
 }
 
 /// An agent that does nothing for as long as this value is there.
-struct Stopped(String);
+struct Stopped<'a> {
+    lab: &'a Lab,
+    node: &'static str,
+}
 
-impl Stopped {
-    fn agent_of(lab: &Lab, node: &str) -> Stopped {
-        let stopped = Stopped(await_some(|| lab.agent_pid(node)).to_string());
-        stopped.signal("-STOP");
-        stopped
-    }
-
-    fn signal(&self, signal: &str) {
-        assert!(Command::new("kill").args([signal, &self.0]).status().unwrap().success());
+impl<'a> Stopped<'a> {
+    fn agent_of(lab: &'a Lab, node: &'static str) -> Stopped<'a> {
+        await_some(|| lab.agent(node));
+        lab.signal_agent(node, "-STOP");
+        Stopped { lab, node }
     }
 }
 
-impl Drop for Stopped {
+impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        self.signal("-CONT");
+        self.lab.signal_agent(self.node, "-CONT");
     }
 }
 
