@@ -5,7 +5,7 @@ ATOLL := target/debug/atoll
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: setup
 setup: ## Install the system packages that are missing (Debian)
@@ -110,5 +110,9 @@ guard: setup ## Count the instructions of a packet's way in QEMU; fail where it 
 	target/debug/bench run --quick --only guard
 
 .PHONY: test-kernels
-test-kernels: setup ## The kernel tests on Debian's 6.1 and 6.12 kernels, in emulated machines (an hour and more each)
-	@scripts/test-kernels
+test-kernels: setup ## The tables of decisions and a few tests on 6.1, 6.12 and a current kernel, emulated, in minutes; ALL=1 for every test
+	@scripts/test-kernels $(if $(ALL),--all)
+
+.PHONY: test-kernels-tables
+test-kernels-tables: setup ## Only the tables, on the oldest kernel
+	@scripts/test-kernels --tables 6.1

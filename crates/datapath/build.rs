@@ -15,13 +15,18 @@ const PROGRAMS: [&str; 8] = [
     "plain_node",
     "plain_outside",
 ];
+/// What the tests of the programs wrap around a packet.
+const ENVELOPE: &str = "tests/kernel/verdicts/envelope.bpf.c";
 const INSTALL: &str = "install the compiler and headers with `apt-get install clang libbpf-dev`, \
                        or name another clang in BPF_CLANG";
 
 fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-changed={ENVELOPE}");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    match PROGRAMS.iter().try_for_each(|name| compile(name)) {
+    let own = PROGRAMS.map(|name| (name, format!("bpf/{name}.bpf.c")));
+    let mut all = own.into_iter().chain([("envelope", ENVELOPE.to_owned())]);
+    match all.try_for_each(|(name, source)| compile(name, Path::new(&source))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("{sentence}");
@@ -30,14 +35,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn compile(name: &str) -> Result<(), String> {
+fn compile(name: &str, source: &Path) -> Result<(), String> {
     let clang = env::var("BPF_CLANG").unwrap_or_else(|_| "clang".into());
-    let source = PathBuf::from("bpf").join(format!("{name}.bpf.c"));
     let object = Path::new(&variable("OUT_DIR")?).join(format!("{name}.o"));
     let status = Command::new(&clang)
         .args(flags()?)
         .arg("-c")
-        .arg(&source)
+        .arg(source)
         .arg("-o")
         .arg(&object)
         .status()

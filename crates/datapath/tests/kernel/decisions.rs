@@ -18,7 +18,7 @@ use crate::talk::udp;
 const OWN: u32 = 100;
 const UDP: u8 = 17;
 
-fn map(state: &State, name: &str) -> Map {
+pub(crate) fn map(state: &State, name: &str) -> Map {
     let pin = state.config.bpf_root.join(format!("v{LAYOUT_VERSION}/maps")).join(name);
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
 }

@@ -24,7 +24,7 @@ pub(crate) struct Scene {
 }
 
 /// What the outside sees of a network, in the family of `like`.
-fn face(number: u32, like: IpAddr) -> IpAddr {
+pub(crate) fn face(number: u32, like: IpAddr) -> IpAddr {
     let last = (number / 100) as u8;
     match like {
         IpAddr::V4(_) => [192, 168, 77, 60 + last].into(),

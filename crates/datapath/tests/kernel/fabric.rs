@@ -332,6 +332,21 @@ impl Fabric {
         pod
     }
 
+    /// A pod of another node than the fabric's only one, which knows that node and it.
+    pub(crate) fn pod_there(&self, node: IpAddr, network: NetworkId, ip: &str) -> Pod {
+        let pod = self.planned_pod(0, network, ip);
+        {
+            let mut plan = self.nodes[0].plan.lock().unwrap();
+            plan.interfaces.remove(&pod.host_side);
+            plan.peers.insert(node);
+            for addr in pod.addrs() {
+                plan.endpoints.insert(addr, Endpoint { mac: pod.mac, place: Place::There(node) });
+            }
+        }
+        self.converge();
+        pod
+    }
+
     /// Takes a pod out of every plan and every kernel.
     pub(crate) fn remove(&self, pod: &Pod) {
         for node in &self.nodes {

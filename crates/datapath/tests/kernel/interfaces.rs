@@ -18,7 +18,7 @@ fn near(state: &State) -> Near {
 }
 
 /// Whoever has a place, with the place.
-fn neighbours(node: &Node) -> Vec<(u32, NearInterface)> {
+pub(crate) fn neighbours(node: &Node) -> Vec<(u32, NearInterface)> {
     node.run(|state| {
         let near = near(state);
         let at = |place| bytemuck::pod_read_unaligned(&near.get(&place, 0).unwrap());
@@ -27,7 +27,7 @@ fn neighbours(node: &Node) -> Vec<(u32, NearInterface)> {
     })
 }
 
-fn write(node: &Node, place: u32, entry: NearInterface) {
+pub(crate) fn write(node: &Node, place: u32, entry: NearInterface) {
     node.run(move |state| {
         near(state)
             .set(

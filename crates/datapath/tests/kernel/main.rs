@@ -13,6 +13,7 @@ mod connections;
 mod counting;
 mod decisions;
 mod doors;
+mod downgrade;
 mod egress_address;
 mod egress_errors;
 mod fabric;

@@ -169,7 +169,7 @@ impl Stage {
         let object = self.program.clone();
         self.fabric.nodes[0].run(move |_| {
             let mut object = object.lock().unwrap();
-            let program = classifier(&mut object);
+            let program = classifier(&mut object, "from_pod");
             let judge = |cell: Packet| {
                 let passes = run(program, cell.ifindex, &cell.frame).0 == REDIRECT;
                 (passes != cell.passes).then(|| format!("{}: {passes}", cell.name))

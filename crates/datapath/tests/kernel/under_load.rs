@@ -60,15 +60,15 @@ fn count(socket: &UdpSocket, stop: &AtomicBool, arrived: &AtomicU64) {
     }
 }
 
-struct Scene {
-    fabric: Fabric,
-    sender: Pod,
-    far: Pod,
+pub(crate) struct Scene {
+    pub(crate) fabric: Fabric,
+    pub(crate) sender: Pod,
+    pub(crate) far: Pod,
     attacker: Pod,
     outsider: Pod,
 }
 
-fn scene(attachment: atoll_datapath::Attachment) -> Scene {
+pub(crate) fn scene(attachment: atoll_datapath::Attachment) -> Scene {
     let fabric = Fabric::attached_by(2, attachment);
     let pod = |at, number, ip| fabric.pod(at, network(number), ip);
     let (sender, far) = (pod(0, 100, "10.0.0.1"), pod(1, 100, "10.0.0.2"));
@@ -78,7 +78,7 @@ fn scene(attachment: atoll_datapath::Attachment) -> Scene {
 
 /// Every packet of one connection, the first packets of ever new ones, and what must not pass, all
 /// at the same time while `disturb` is done to the nodes. Gives how many were forged.
-fn nothing_is_lost_and_nothing_leaks(scene: &Scene, disturb: impl Fn()) -> u64 {
+pub(crate) fn nothing_is_lost_and_nothing_leaks(scene: &Scene, disturb: impl Fn()) -> u64 {
     let Scene { sender, far, attacker, outsider, .. } = scene;
     let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let [sent, opened, forged, arrived] = [const { AtomicU64::new(0) }; 4];
@@ -121,7 +121,7 @@ fn nothing_is_lost_and_nothing_leaks(scene: &Scene, disturb: impl Fn()) -> u64 {
 
 impl Scene {
     /// At least so many of the forged packets come to be counted.
-    fn await_counted(&self, count: u64) {
+    pub(crate) fn await_counted(&self, count: u64) {
         let network = Some(self.attacker.network);
         self.fabric.nodes[0].await_dropped(network, DropReason::SpoofedAddress, count);
     }

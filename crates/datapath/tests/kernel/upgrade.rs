@@ -16,7 +16,7 @@ use crate::talk::{converse, udp};
 
 const FORMER_LAYOUT: u32 = LAYOUT_VERSION - 1;
 
-fn layout(state: &State, version: u32) -> PathBuf {
+pub(crate) fn layout(state: &State, version: u32) -> PathBuf {
     state.config.bpf_root.join(format!("v{version}"))
 }
 

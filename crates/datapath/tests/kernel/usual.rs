@@ -73,7 +73,7 @@ impl Scene {
         let (program, frame) = (self.program.clone(), frame.to_vec());
         self.node().run(move |_| {
             let mut object = program.lock().unwrap();
-            run(classifier(&mut object), ifindex, &frame)
+            run(classifier(&mut object, "from_pod"), ifindex, &frame)
         })
     }
 
