@@ -37,7 +37,7 @@ pub use layout::{
 pub use outside::{
     CONNECTION_OUTSIDE, Closed, ClosedKey, Egress, EgressKey, EgressNode, EgressNodeKey, Entrance,
     EntranceKey, Held, HeldKey, INFRA_HERE, INFRA_NOWHERE, INFRA_THERE, Infra, InfraKey,
-    KIND_OUTSIDE, NodePort, NodePortKey, Source, SourceKey,
+    KIND_OUTSIDE, KINDS_LOOP, NodePort, NodePortKey, Opening, OpeningKey, Source, SourceKey,
 };
 pub use plain::{NodeFront, NodeFrontKey, PLAIN_DROP_REASONS, PLAIN_NETWORK, PlainKey, PlainWay};
 pub use policy::{

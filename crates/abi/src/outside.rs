@@ -7,6 +7,9 @@ use crate::{Address, ServiceKey};
 /// The kind of an entry among the connections that leads what comes from outside to a pod.
 pub const KIND_OUTSIDE: u8 = 3;
 
+/// The same of what comes from this very node to the lower of both ends, and to the higher.
+pub const KINDS_LOOP: [u8; 2] = [4, 5];
+
 /// The flag of a connection with one end in no network.
 pub const CONNECTION_OUTSIDE: u8 = 64;
 
@@ -145,6 +148,31 @@ pub struct EntranceKey {
 pub struct Entrance {
     /// The place of the network in the map `networks`.
     pub table: u32,
+}
+
+/// Key of the map `openings`: a port that its owner opened to the pods of a network, at an address that
+/// is closed otherwise. Of a node's address at which node ports are reached: the address alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+pub struct OpeningKey {
+    /// The network, or [`NO_NETWORK`](crate::NO_NETWORK).
+    pub network: u32,
+    /// The address; the unspecified one for a port of every node.
+    pub address: Address,
+    /// The port, in network byte order.
+    pub port: [u8; 2],
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// Zero.
+    pub reserved: u8,
+}
+
+/// Value of the map `openings`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Opening {
+    /// One where this node answers for the address.
+    pub is_here: u32,
 }
 
 /// What is compared of a key of the longest-prefix map `infra_ranges`.

@@ -9,6 +9,7 @@ mod exports;
 mod guests;
 mod listed;
 mod network_dns;
+mod opened;
 mod outside;
 mod scope;
 mod tenants;
@@ -29,7 +30,7 @@ use self::tenants::{quarters, wards};
 use crate::probe::{PodName, Probed};
 pub(crate) use crate::seen::change::{Change, Delta, PortKey};
 pub(crate) use crate::seen::exports::Exported;
-pub(crate) use crate::seen::guests::Exposure;
+pub(crate) use crate::seen::guests::{Exposed, Exposure};
 pub(crate) use crate::seen::network_dns::{NetworkDns, Outside, Upstreams};
 pub(crate) use crate::seen::scope::{Presence, Quarter, Scope};
 pub(crate) use crate::seen::tenants::{SeenNamespace, Sibling, Tenancy};
@@ -71,8 +72,8 @@ pub(crate) struct Seen {
     held: BTreeMap<String, Listed<String, Held>>,
     /// Those that this node answers for.
     answered: Listed<String, Held>,
-    /// Services that every node leads the outside to.
-    exposed: BTreeMap<Exposure, BTreeMap<ServiceName, ()>>,
+    /// Services that every node leads the outside to, or that are open to others.
+    exposed: BTreeMap<Exposure, BTreeMap<ServiceName, Exposed>>,
     /// The networks of each tenant that has a pod here.
     siblings: BTreeMap<Label, Listed<String, Sibling>>,
     namespaces: Listed<String, SeenNamespace>,
@@ -159,10 +160,13 @@ impl Seen {
         let names = self.names();
         self.dns.retain(|name, _| names.contains(name));
         self.outlets.retain(|name, _| names.contains(name));
-        self.held.retain(|name, _| names.contains(name));
         for name in names {
             self.dns.entry(name.clone()).or_default();
-            self.outlets.entry(name.clone()).or_default();
+            self.outlets.entry(name).or_default();
+        }
+        let holders = self.holders();
+        self.held.retain(|name, _| holders.contains(name));
+        for name in holders {
             self.held.entry(name).or_default();
         }
         let present = self.with_pods().into_values().chain(self.guests().into_values());
@@ -240,6 +244,8 @@ impl Seen {
             guests: self.guests().into_values().filter(|id| !with_pods.contains(id)).collect(),
             held: self.answers_for(),
             denied: self.own_of_cluster(),
+            opened: self.opened(),
+            node_ips: self.node_ips(node),
             ..NodeView::default()
         }
     }

@@ -101,7 +101,7 @@ impl Watches {
         let tenants = scope.tenants();
         match_keys(&mut self.siblings, &tenants, |tenant| self.source.siblings(tenant));
         match_keys(&mut self.dns, &scope.names, |name| self.source.dns(name));
-        match_keys(&mut self.held, &scope.names, |name| self.source.held(name));
+        match_keys(&mut self.held, &scope.holders, |name| self.source.held(name));
         match_keys(&mut self.networks, &networks, |(network, _)| self.source.ports(*network));
         match_keys(&mut self.services, &quarters, |(quarter, _)| self.source.services(quarter));
         match_keys(&mut self.slices, &quarters, |(quarter, _)| self.source.slices(quarter));

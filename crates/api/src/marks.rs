@@ -27,6 +27,14 @@ pub const EXPORT: &str = "atoll.dev/export";
 /// Annotation of an exported service: the tenants whose pods may call it, with commas between.
 pub const EXPORT_TO: &str = "atoll.dev/export-to";
 
+/// Label of a service of a tenant, of type NodePort or LoadBalancer: pods of other networks may come in by
+/// its doors to the outside, of `all` networks or of those `listed` in [`OPEN_TO`].
+pub const OPEN: &str = "atoll.dev/open";
+
+/// Annotation of such a service: the tenants, and the networks by their object names, whose pods may, with
+/// commas between.
+pub const OPEN_TO: &str = "atoll.dev/open-to";
+
 /// Annotation of a pod that the controller writes at admission: what the agent of its node probes,
 /// as JSON.
 pub const PROBES: &str = "atoll.dev/probes";

@@ -137,6 +137,9 @@ enum entry_kind {
 	KIND_FRAGMENTS_OF_LOW = 1,
 	KIND_FRAGMENTS_OF_HIGH = 2,
 	KIND_OUTSIDE = 3, /* no connection: what comes from outside for a pod; of NO_NETWORK */
+	/* The same, of what comes to the lower or the higher end from this very node (loop.h). */
+	KIND_LOOP_TO_LOW = 4,
+	KIND_LOOP_TO_HIGH = 5,
 };
 
 enum connection_state {

@@ -42,10 +42,11 @@ static __always_inline bool is_about_another(const struct transport *t)
 /* The way in of the packet at hand, by the packet that it is about. NULL where it is the node's. */
 static __noinline struct connection *find_way_in(struct __sk_buff *skb, struct work *work)
 {
+	bool is_error = is_about_another(&work->flow.transport);
 	const struct flow *seen = &work->flow;
 	struct connection *way;
 
-	if (is_about_another(&seen->transport)) {
+	if (is_error) {
 		if (!read_quoted(skb, work))
 			return NULL;
 		seen = &work->reverse;
@@ -54,7 +55,7 @@ static __noinline struct connection *find_way_in(struct __sk_buff *skb, struct w
 			return NULL;
 		work->wire.transport = work->flow.transport;
 	}
-	name_way_in(&work->key, seen);
+	name_way_in(work, seen, is_error);
 	way = connection_at(&work->key);
 	return way && !is_over(way, work->key.protocol, work->now) ? way : NULL;
 }
@@ -67,7 +68,7 @@ static __always_inline verdict find_pod(struct work *work)
 		return DROP_NO_ENDPOINT;
 	note_end(&work->destination, to);
 	__builtin_memset(&work->source, 0, sizeof(work->source));
-	work->source.place.ifindex = UPLINK_IFINDEX;
+	work->source.place.ifindex = work->loops ? LOOP_IFINDEX : UPLINK_IFINDEX;
 	return read_generation(work) ? FINE : DROP_CONNECTIONS_EXHAUSTED;
 }
 

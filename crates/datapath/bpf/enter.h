@@ -17,12 +17,6 @@
 /* What find_entrance and lead_in say of a packet that is the node's. */
 #define THE_NODES -1
 
-/* Where node ports are: at the address that is none. */
-static __always_inline struct address no_address(const struct address *like)
-{
-	return is_mapped(like) ? ipv4_mapped(0) : (struct address){};
-}
-
 static __always_inline struct held *held_at(const struct address *ip)
 {
 	const struct held_key key = { .address = *ip };

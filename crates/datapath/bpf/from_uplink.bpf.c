@@ -4,7 +4,8 @@
  *
  * The rule: what belongs to a connection of a pod reaches that pod and nobody else, and never the
  * node's own stack. Nor does what comes to an address that the node answers for on behalf of a
- * network, but pings and neighbour discovery. Everything else is the node's, and passes as it came. */
+ * network, but pings and neighbour discovery. Everything else is the node's, and passes as it came,
+ * unless a pod of this node sent it (loop.h). */
 #include "come_in.h"
 #include "constants.h"
 #include "drops.h"
@@ -69,9 +70,11 @@ __noinline int take_in(struct __sk_buff *skb)
 		return NOT_OURS;
 	else
 		judged = knock(work);
+	network = work->flow.network;
+	if (work->loops && (judged == THE_NODES || judged == DROP_NO_BACKEND))
+		return refuse_looped(skb, &work->wire, network);
 	if (judged == THE_NODES)
 		return NOT_OURS;
-	network = work->flow.network;
 	if (judged == DROP_NO_BACKEND)
 		return refuse_stranger(skb, &work->wire, network);
 	if (judged == FINE)
@@ -137,8 +140,12 @@ int from_uplink(struct __sk_buff *skb)
 	struct work *work = work_at_hand();
 	struct flow flow = {};
 	verdict judged;
+	bool loops;
 
-	if (!eth || !work || skb->pkt_type == PACKET_OTHERHOST)
+	if (!eth || !work)
+		return NOT_OURS;
+	loops = is_looped(eth);
+	if (skb->pkt_type == PACKET_OTHERHOST && !loops)
 		return NOT_OURS;
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
 		judged = ipv4_from_uplink(skb, &flow);
@@ -152,6 +159,7 @@ int from_uplink(struct __sk_buff *skb)
 		return leave_to_node(skb, &flow);
 	copy_flow(&work->wire, &flow);
 	begin_work(work, bpf_ktime_get_coarse_ns());
+	work->loops = loops;
 	return take_in(skb);
 }
 

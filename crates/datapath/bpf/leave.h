@@ -3,8 +3,9 @@
  * network has egress, or goes to the node that answers for the network's address, and leaves there.
  * The node's own stack has no part in it.
  *
- * The rules: nothing leaves for an address that is closed, and of policy the pod's egress is asked
- * about the address outside, on the pod's own node. A face is taken from the ports that are the
+ * The rules: nothing leaves for an address that is closed, but for a port there that its owner opened to
+ * the network (opening.h), and of policy the pod's egress is asked about the address outside, on the
+ * pod's own node. A face is taken from the ports that are the
  * network's alone; where all that are tried are taken, the packet is dropped under a name. Pods of
  * other nodes leave here only where the network's address is here, and never go on to a third node. */
 #pragma once
@@ -13,6 +14,7 @@
 #include "decide.h"
 #include "drops.h"
 #include "infra.h"
+#include "opening.h"
 #include "send_outside.h"
 
 /* How many ports are tried for one that is free towards the same end. */
@@ -66,7 +68,10 @@ static __noinline verdict find_exit(struct work *work)
 	if (!find_exit_here(work) && !find_exit_there(work))
 		return DROP_NO_ENDPOINT;
 	closed = reason_closed(work->flow.network, &work->flow.destination);
-	return closed == FINE ? reason_closed(NO_NETWORK, &work->flow.destination) : closed;
+	if (closed != FINE)
+		return closed;
+	closed = reason_closed(NO_NETWORK, &work->flow.destination);
+	return closed == FINE || is_opened(work) ? FINE : closed;
 }
 
 /* And where it leaves, if for a node or a pod of no tenant. */
@@ -99,7 +104,7 @@ static long try_port(__u32 index, void *context)
 		return 1;
 	work->out.transport.source_port =
 		bpf_htons(work->first_port + (search->start + index) % work->ports);
-	name_way_in(&work->key, &work->out);
+	name_way_in(work, &work->out, true);
 	way = connection_at(&work->key);
 	search->found = !way || leads_to(way, &work->sender) ||
 			is_over(way, work->flow.transport.protocol, work->now);

@@ -14,12 +14,24 @@
 /* Leaves a packet to whoever is asked next, and at last to the node's own stack. */
 #define NOT_OURS TC_ACT_UNSPEC
 
-/* `flow` is between a face and the outside. */
-static __always_inline void name_way_in(struct connection_key *key, const struct flow *flow)
+/* Names the way in, in work->key, of a packet between a face and the outside that is sent there or comes
+ * from there. What loops (loop.h) has both ends here, and a way in to each. */
+static __always_inline void name_way_in(struct work *work, const struct flow *flow, bool is_sent)
 {
-	name_connection(key, flow, is_higher(flow));
+	struct connection_key *key = &work->key;
+	bool from_high = is_higher(flow);
+
+	name_connection(key, flow, from_high);
 	key->network = NO_NETWORK;
-	key->kind = KIND_OUTSIDE;
+	key->kind = !work->loops	   ? KIND_OUTSIDE :
+		    from_high == is_sent ? KIND_LOOP_TO_HIGH :
+					   KIND_LOOP_TO_LOW;
+}
+
+/* Where node ports are: at the address that is none. */
+static __always_inline struct address no_address(const struct address *like)
+{
+	return is_mapped(like) ? ipv4_mapped(0) : (struct address){};
 }
 
 static __always_inline bool leads_to(const struct connection *way, const struct flow *flow)

@@ -83,6 +83,21 @@ struct closed {
 	__u32 reason; /* enum drop_reason */
 };
 
+/* A port that its owner opened to the pods of a network, at an address that is closed otherwise. Node
+ * ports are at the address that is none; and with neither network nor port, an address of a node at
+ * which they are reached. */
+struct opening_key {
+	__u32 network;
+	struct address address;
+	__be16 port;
+	__u8 protocol;
+	__u8 reserved;
+};
+
+struct opening {
+	__u32 is_here; /* this node answers for the address; of node ports, nothing */
+};
+
 /* Where nodes and the pods of no tenant are, as seen from this node. */
 enum infra_place {
 	INFRA_NOWHERE, /* whoever is there is closed to all */

@@ -75,6 +75,16 @@ struct {
 	__type(value, struct closed);
 } outside_closed SEC(".maps");
 
+/* What of it is open all the same, to whom. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct opening_key);
+	__type(value, struct opening);
+} openings SEC(".maps");
+
 /* Nodes, and the pods of no tenant. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

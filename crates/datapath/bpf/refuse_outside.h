@@ -7,6 +7,7 @@
 #pragma once
 
 #include "drops.h"
+#include "loop.h"
 #include "refuse_sender.h"
 
 /* `flow` is the packet as it came, to a service of `network`. */
@@ -14,4 +15,12 @@ static __noinline int refuse_stranger(struct __sk_buff *skb, struct flow *flow, 
 {
 	drop(skb, network, DROP_NO_BACKEND);
 	return refuse_sender(skb, flow);
+}
+
+/* The same for one that came from this very node: the refusal comes in there, too. */
+static __noinline int refuse_looped(struct __sk_buff *skb, struct flow *flow, __u32 network)
+{
+	int action = refuse_stranger(skb, flow, network);
+
+	return action == TC_ACT_REDIRECT ? loop(skb) : action;
 }

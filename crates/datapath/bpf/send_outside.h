@@ -8,6 +8,7 @@
 #include "constants.h"
 #include "decide.h"
 #include "drops.h"
+#include "loop.h"
 #include "to_node.h"
 #include "tunnel.h"
 #include "way_in.h"
@@ -21,6 +22,8 @@ static __always_inline int send_outside(struct __sk_buff *skb, struct work *work
 		judged = DROP_KERNEL_REFUSED;
 	if (judged != FINE)
 		return drop(skb, work->sender.network, judged);
+	if (work->loops)
+		return loop(skb);
 	return work->destination.place.ifindex == NODE_IFINDEX ?
 		       to_node(skb) :
 		       bpf_redirect_neigh(UPLINK_IFINDEX, NULL, 0, 0);
@@ -81,6 +84,7 @@ static __noinline bool is_answer(struct work *work)
 	work->destination.since = 0;
 	work->destination.place = from_high ? known->low : known->high;
 	work->destination.node = known->node;
+	work->loops = work->destination.place.ifindex == LOOP_IFINDEX;
 	return true;
 }
 

@@ -23,7 +23,7 @@ static __noinline verdict keep_way_in(struct work *work, struct flow *seen)
 	struct connection *fresh = &work->fresh;
 	struct connection *way;
 
-	name_way_in(&work->key, seen);
+	name_way_in(work, seen, work->outside == OUTSIDE_RECEIVER);
 	way = connection_at(&work->key);
 	if (way && leads_to(way, &work->sender)) {
 		way->state = state;

@@ -63,6 +63,7 @@ struct work {
 	__u32 led_at; /* the generation of what led a client's packet on */
 	__u32 outside;	  /* enum outside */
 	__u32 may_enter;  /* a sender outside may open a connection */
+	__u32 loops;	  /* who is outside is a pod's face on this node, or an address of it (loop.h) */
 	__u16 entered_at; /* the place of the backend that it was led to */
 	__u16 is_held;	  /* it came to an address that is there for a network */
 	__u32 is_masked;  /* who is outside is known inside by a mask: `client`, `client_port` */
@@ -109,6 +110,7 @@ static __always_inline void begin_work(struct work *work, __u64 now)
 	work->is_unknown = 0;
 	work->outside = OUTSIDE_NOBODY;
 	work->may_enter = 0;
+	work->loops = 0;
 	work->is_masked = 0;
 	work->number = 0;
 	work->across = ACROSS_NOT;

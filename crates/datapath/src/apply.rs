@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use atoll_abi::{self as abi, DoorKey, InterfaceKey, Peer, PeerKey};
 use atoll_plan::{
-    Egress, Endpoint, Guard, HostInterface, Place, PodInterface, Service, ServiceDoor, ServiceKey,
-    Side, Step,
+    Egress, Endpoint, Guard, HostInterface, Opening, Place, PodInterface, Service, ServiceDoor,
+    ServiceKey, Side, Step,
 };
 use atoll_types::{NetAddr, NetworkId};
 
@@ -46,6 +46,11 @@ fn touched(step: &Step) -> Touched {
         }
         Step::CloseOutside(closed) | Step::OpenOutside(closed) => {
             closed.to.map_or(Touched::All, Touched::Network)
+        }
+        Step::PutOpening(Opening::Port { to, .. }, _)
+        | Step::RemoveOpening(Opening::Port { to, .. }) => Touched::Network(*to),
+        Step::PutOpening(Opening::Node(_), _) | Step::RemoveOpening(Opening::Node(_)) => {
+            Touched::All
         }
         Step::LetToInfra(network) | Step::KeepFromInfra(network) => Touched::Network(*network),
         Step::RemovePeer(_) | Step::PutInfra(..) | Step::RemoveInfra(_) => Touched::All,
@@ -99,12 +104,9 @@ async fn do_step(datapath: &mut Datapath, step: &Step) -> Result<(), DatapathErr
         Step::CloseOutside(closed) => datapath.maps.outside.close(closed),
         Step::OpenOutside(closed) => datapath.maps.outside.reopen(closed),
         Step::PutEgress(network, egress) => put_egress(datapath, *network, *egress).await,
-        Step::RemoveEgress(network) => {
-            let tenants = datapath.maps.networks.tenants();
-            datapath.maps.outside.remove_egress(*network, &datapath.uplink, tenants)?;
-            datapath.maps.learn_networks()?;
-            datapath.mind_uplink().await
-        }
+        Step::RemoveEgress(network) => remove_egress(datapath, *network).await,
+        Step::PutOpening(opening, is_here) => datapath.maps.openings.put(*opening, *is_here),
+        Step::RemoveOpening(opening) => datapath.maps.openings.remove(*opening),
         Step::PutInfra(range, place) => datapath.maps.infra.put(range, *place),
         Step::RemoveInfra(range) => datapath.maps.infra.remove(range),
         Step::LetToInfra(network) => {
@@ -266,6 +268,13 @@ async fn put_egress(
     };
     let (way, tenants) = (Way { egress, place }, datapath.maps.networks.tenants());
     datapath.maps.outside.put_egress(network, way, &datapath.uplink, tenants)?;
+    datapath.maps.learn_networks()?;
+    datapath.mind_uplink().await
+}
+
+async fn remove_egress(datapath: &mut Datapath, network: NetworkId) -> Result<(), DatapathError> {
+    let tenants = datapath.maps.networks.tenants();
+    datapath.maps.outside.remove_egress(network, &datapath.uplink, tenants)?;
     datapath.maps.learn_networks()?;
     datapath.mind_uplink().await
 }

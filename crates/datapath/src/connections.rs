@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use atoll_abi::{
     CONNECTION_ACROSS, CONNECTION_LEADS_ON, CONNECTION_OPENED_BY_HIGH, Connection as Entry,
-    ConnectionKey, ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, NO_NETWORK, TURNS_PER_PAGE,
-    Turns, TurnsKey,
+    ConnectionKey, ConnectionState, KIND_CONNECTION, KIND_OUTSIDE, KINDS_LOOP, NO_NETWORK,
+    TURNS_PER_PAGE, Turns, TurnsKey,
 };
 use atoll_types::NetworkId;
 use bytemuck::Zeroable;
@@ -175,7 +175,9 @@ impl Census {
             return self.places.get(&entry.egress_rule) == Some(&entry.table);
         }
         match (key.network, key.kind) {
-            (NO_NETWORK, KIND_OUTSIDE) => self.places.get(&entry.egress_rule) == Some(&entry.table),
+            (NO_NETWORK, kind) if kind == KIND_OUTSIDE || KINDS_LOOP.contains(&kind) => {
+                self.places.get(&entry.egress_rule) == Some(&entry.table)
+            }
             (NO_NETWORK, _) => self.places.values().any(|place| *place == entry.table),
             (network, _) => self.places.get(&network) == Some(&entry.table),
         }
@@ -311,11 +313,13 @@ mod tests {
     fn what_comes_from_outside_goes_with_the_network_of_its_pod() {
         let (key, entry) = entry();
         let has_place = |key, entry| census(7, 3).standing(&key, &entry) == Standing::InRing;
-        let way = ConnectionKey { kind: KIND_OUTSIDE, ..key };
         let to = |network, table| Entry { egress_rule: network, table, ..entry };
-        assert!(has_place(way, to(7, 3)));
-        assert!(!has_place(way, to(8, 3)), "another network has the place");
-        assert!(!has_place(way, to(7, 4)));
+        for kind in [KIND_OUTSIDE].into_iter().chain(KINDS_LOOP) {
+            let way = ConnectionKey { kind, ..key };
+            assert!(has_place(way, to(7, 3)));
+            assert!(!has_place(way, to(8, 3)), "another network has the place");
+            assert!(!has_place(way, to(7, 4)));
+        }
         let part = ConnectionKey { kind: 1, ..key };
         assert!(has_place(part, to(0, 3)));
         assert!(!has_place(part, to(0, 4)));

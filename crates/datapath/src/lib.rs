@@ -40,6 +40,7 @@ mod node_link;
 mod node_ports;
 mod node_sockets;
 mod observe;
+mod openings;
 mod outside;
 mod overlay;
 mod pinned_link;

@@ -20,6 +20,7 @@ use crate::infra::{self, Infra};
 use crate::interfaces::{self, Interfaces};
 use crate::networks::Networks;
 use crate::node_ports::{self, NodePorts};
+use crate::openings::{self, Openings};
 use crate::outside::{self, Outside};
 use crate::policy::{self, PolicyMaps};
 use crate::seat::{Guests, Seat, place_beside, rightful};
@@ -70,6 +71,7 @@ pub(crate) struct Maps {
     pub(crate) node_ports: NodePorts,
     pub(crate) held: Held,
     pub(crate) infra: Infra,
+    pub(crate) openings: Openings,
     pub(crate) traffic: TrafficCounters,
     drops: PerCpuHashMap<MapData, Raw<DropKey>, Raw<DropCounter>>,
 }
@@ -101,6 +103,7 @@ pub(crate) fn check_as_before(dir: &Path) -> Result<(), DatapathError> {
     node_ports::check_pinned(dir)?;
     held::check_pinned(dir)?;
     infra::check_pinned(dir)?;
+    openings::check_pinned(dir)?;
     policy::check_pinned(dir)
 }
 
@@ -144,6 +147,7 @@ impl Maps {
             node_ports: NodePorts::open(dir)?,
             held: Held::open(dir)?,
             infra: Infra::open(dir)?,
+            openings: Openings::open(dir)?,
             traffic: TrafficCounters::open(dir)?,
             drops: PerCpuHashMap::try_from(drops).attempt(|| "use the map drops".into())?,
         };

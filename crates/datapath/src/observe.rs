@@ -31,6 +31,7 @@ pub(crate) async fn observe(datapath: &Datapath) -> Result<Observed, DatapathErr
         service_doors: service_doors(datapath)?,
         egress: datapath.maps.outside.egress(&datapath.uplink, tenants)?,
         closed: datapath.maps.outside.closed()?,
+        openings: datapath.maps.openings.all()?,
         compatible: datapath.maps.infra.compatible(&datapath.uplink, tenants)?,
         infra: datapath.maps.infra.ranges()?,
         held: datapath.maps.held.seen(&datapath.netlink, &datapath.uplink.link).await?,

@@ -10,6 +10,7 @@ mod decide;
 pub mod devices;
 pub mod export;
 pub mod intent;
+pub mod opening;
 pub mod outside;
 mod port_change;
 pub mod probes;

@@ -13,7 +13,7 @@ use crate::{
 /// The steps that turn `observed` into `desired`. They first say whose networks will be here, so that
 /// none is taken for a tenant of its own when it comes, then make (peers, interfaces, guards,
 /// endpoints, doors, services, what is closed outside and of infra before any way there, and only
-/// then raise interfaces and answer for addresses), then break (addresses, ways outside and to infra,
+/// then raise interfaces and answer for addresses), then break (what was opened, addresses, ways outside and to infra,
 /// services, endpoints, interfaces, doors, peers). An interface that must be replaced is taken away
 /// before it is made anew.
 pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
@@ -27,11 +27,13 @@ pub fn diff(desired: &NodePlan, observed: &Observed) -> Vec<Step> {
         .chain(service_doors_put(desired, observed))
         .chain(outside_closed(desired, observed))
         .chain(egress_put(desired, observed))
+        .chain(openings_put(desired, observed))
         .chain(infra_put(desired, observed))
         .chain(let_to_infra(desired, observed))
         .chain(interfaces_raised(desired, observed))
         .chain(addresses_held(desired, observed));
-    let unmake = addresses_released(desired, observed)
+    let unmake = openings_removed(desired, observed)
+        .chain(addresses_released(desired, observed))
         .chain(kept_from_infra(desired, observed))
         .chain(infra_removed(desired, observed))
         .chain(egress_removed(desired, observed))
@@ -273,6 +275,25 @@ fn egress_removed<'a>(
 ) -> impl Iterator<Item = Step> + 'a {
     let unwanted = observed.egress.keys().filter(|network| !desired.egress.contains_key(network));
     unwanted.map(|network| Step::RemoveEgress(*network))
+}
+
+fn openings_put<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let wanted = desired.openings.iter();
+    let missing =
+        wanted.filter(|(opening, is_here)| observed.openings.get(opening) != Some(is_here));
+    missing.map(|(opening, is_here)| Step::PutOpening(*opening, *is_here))
+}
+
+fn openings_removed<'a>(
+    desired: &'a NodePlan,
+    observed: &'a Observed,
+) -> impl Iterator<Item = Step> + 'a {
+    let seen = observed.openings.keys();
+    let unwanted = seen.filter(|opening| !desired.openings.contains_key(opening));
+    unwanted.map(|opening| Step::RemoveOpening(*opening))
 }
 
 /// What is closed goes first: it may lie within what is not.

@@ -17,6 +17,6 @@ pub use node::{
     Device, Doors, Endpoint, Guard, NodePlan, Observed, ObservedInterface, Place, PodInterface,
     Reach, Resolver, ServiceDoor,
 };
-pub use outside::{Closed, Egress, Exit, Exits, Infra};
+pub use outside::{Closed, Egress, Exit, Exits, Infra, Opening};
 pub use service::{Backend, PLAIN, Service, ServiceKey, Side};
 pub use step::Step;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Closed, Egress, HostInterface, Infra, Service, ServiceKey, Step};
+use crate::{Closed, Egress, HostInterface, Infra, Opening, Service, ServiceKey, Step};
 
 /// Everything the kernel of one node must hold, and nothing of networks that are not on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct NodePlan {
     /// What they do not reach there.
     #[serde(default)]
     pub closed: BTreeSet<Closed>,
+    /// What they reach there although it is closed, and whether this node answers for its address.
+    #[serde(default, with = "pairs")]
+    pub openings: BTreeMap<Opening, bool>,
     /// The networks of this node whose pods reach infra: nodes, and pods of no tenant.
     #[serde(default)]
     pub compatible: BTreeSet<NetworkId>,
@@ -225,6 +228,8 @@ pub struct Observed {
     pub egress: BTreeMap<NetworkId, Option<Egress>>,
     /// What is closed outside.
     pub closed: BTreeSet<Closed>,
+    /// What of it is open to some.
+    pub openings: BTreeMap<Opening, bool>,
     /// Networks whose pods reach infra, and whether as they would be made to now.
     pub compatible: BTreeMap<NetworkId, bool>,
     /// What is known of infra.
@@ -290,6 +295,8 @@ impl Observed {
             Step::OpenOutside(closed) => _ = self.closed.remove(closed),
             Step::PutEgress(network, egress) => _ = self.egress.insert(*network, Some(*egress)),
             Step::RemoveEgress(network) => _ = self.egress.remove(network),
+            Step::PutOpening(opening, is_here) => _ = self.openings.insert(*opening, *is_here),
+            Step::RemoveOpening(opening) => _ = self.openings.remove(opening),
             Step::PutInfra(range, infra) => _ = self.infra.insert(*range, *infra),
             Step::RemoveInfra(range) => _ = self.infra.remove(range),
             Step::LetToInfra(network) => _ = self.compatible.insert(*network, true),

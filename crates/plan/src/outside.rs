@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
-use atoll_types::{Cidr, NetworkId};
+use atoll_types::{Cidr, NetworkId, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// How what the pods of a network send to nobody of their network leaves.
@@ -55,6 +56,35 @@ impl fmt::Display for Closed {
         match self.to {
             Some(network) => write!(f, "{} to network {network}", self.range),
             None => write!(f, "{}", self.range),
+        }
+    }
+}
+
+/// What is closed outside, and yet reached by some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Opening {
+    /// A port that its owner opened to the pods of a network.
+    Port {
+        /// The network.
+        to: NetworkId,
+        /// The address; the unspecified one for a port of every node.
+        address: IpAddr,
+        /// The protocol.
+        protocol: Protocol,
+        /// The number.
+        port: NonZeroU16,
+    },
+    /// An address of a node, at which such ports of every node are reached.
+    Node(IpAddr),
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Opening::Port { to, address, protocol, port } => {
+                write!(f, "{protocol} port {port} of {address} to network {to}")
+            }
+            Opening::Node(ip) => write!(f, "node ports at {ip}"),
         }
     }
 }

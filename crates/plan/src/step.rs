@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use atoll_types::{Cidr, NetAddr, NetworkId};
 
 use crate::{
-    Closed, Doors, Egress, Endpoint, Guard, HostInterface, Infra, PodInterface, Service,
+    Closed, Doors, Egress, Endpoint, Guard, HostInterface, Infra, Opening, PodInterface, Service,
     ServiceDoor, ServiceKey,
 };
 
@@ -52,6 +52,11 @@ pub enum Step {
     PutEgress(NetworkId, Egress),
     /// Let them no longer.
     RemoveEgress(NetworkId),
+    /// Let those whom it was opened to reach something that is closed; it says whether this node answers
+    /// for its address.
+    PutOpening(Opening, bool),
+    /// Let them no longer.
+    RemoveOpening(Opening),
     /// Know what of infra is in a range.
     PutInfra(Cidr, Infra),
     /// Know it no longer.
@@ -104,6 +109,8 @@ impl fmt::Display for Step {
             Step::OpenOutside(closed) => write!(f, "open {closed} outside"),
             Step::PutEgress(network, _) => write!(f, "put the egress of network {network}"),
             Step::RemoveEgress(network) => write!(f, "remove the egress of network {network}"),
+            Step::PutOpening(opening, _) => write!(f, "put what is open: {opening}"),
+            Step::RemoveOpening(opening) => write!(f, "remove what is open: {opening}"),
             Step::PutInfra(range, _) => write!(f, "put what of infra is in {range}"),
             Step::RemoveInfra(range) => write!(f, "remove what of infra is in {range}"),
             Step::LetToInfra(network) => write!(f, "let network {network} reach infra"),

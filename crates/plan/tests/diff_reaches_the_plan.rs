@@ -9,8 +9,8 @@ use std::num::NonZeroU16;
 
 use atoll_plan::{
     Backend, Closed, Device, Doors, Egress, Endpoint, Guard, HostInterface, Infra, NodePlan,
-    Observed, ObservedInterface, Place, PodInterface, Reach, Resolver, Service, ServiceDoor,
-    ServiceKey, Side, Step, diff, diff_services,
+    Observed, ObservedInterface, Opening, Place, PodInterface, Reach, Resolver, Service,
+    ServiceDoor, ServiceKey, Side, Step, diff, diff_services,
 };
 use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId, Protocol};
 use proptest::prelude::*;
@@ -29,6 +29,7 @@ struct Kernel {
     egress: BTreeMap<NetworkId, Option<Egress>>,
     closed: BTreeSet<Closed>,
     compatible: BTreeMap<NetworkId, bool>,
+    openings: BTreeMap<Opening, bool>,
     infra: BTreeMap<Cidr, Infra>,
     held: BTreeMap<IpAddr, Option<NetworkId>>,
     last_number: u32,
@@ -81,7 +82,9 @@ impl Kernel {
             Step::CloseOutside(closed) => drop(self.closed.insert(closed)),
             Step::OpenOutside(closed) => self.open_outside(closed),
             Step::PutEgress(network, egress) => self.let_out(network, egress),
-            Step::RemoveEgress(network) => drop(self.egress.remove(&network)),
+            Step::RemoveEgress(network) => self.remove_egress(network),
+            Step::PutOpening(opening, is_here) => self.put_opening(opening, is_here),
+            Step::RemoveOpening(opening) => drop(self.openings.remove(&opening)),
             Step::PutInfra(range, infra) => self.put_infra(range, infra),
             Step::RemoveInfra(range) => self.remove_infra(range),
             Step::LetToInfra(network) => self.let_to_infra(network),
@@ -158,6 +161,20 @@ impl Kernel {
         self.egress.insert(network, Some(egress));
     }
 
+    /// Nothing is open to who has no way out yet, and what was opened goes first.
+    fn put_opening(&mut self, opening: Opening, is_here: bool) {
+        if let Opening::Port { to, .. } = opening {
+            assert!(self.egress.contains_key(&to), "{opening}: {to} has no way out");
+        }
+        self.openings.insert(opening, is_here);
+    }
+
+    fn remove_egress(&mut self, network: NetworkId) {
+        let is_open = |it: &Opening| matches!(it, Opening::Port { to, .. } if *to == network);
+        assert!(!self.openings.keys().any(is_open), "{network} leaves what is open behind");
+        self.egress.remove(&network);
+    }
+
     /// What is open around what is closed is never there without it.
     fn put_infra(&mut self, range: Cidr, infra: Infra) {
         assert!(infra == Infra::Nowhere || self.infra.contains_key(&denied()));
@@ -215,6 +232,7 @@ impl Kernel {
             egress: self.egress.clone(),
             closed: self.closed.clone(),
             compatible: self.compatible.clone(),
+            openings: self.openings.clone(),
             infra: self.infra.clone(),
             held: self.held.clone(),
         }
@@ -255,6 +273,7 @@ impl Kernel {
             && observed.egress.keys().eq(plan.egress.keys())
             && observed.closed == plan.closed
             && observed.compatible.keys().eq(&plan.compatible)
+            && observed.openings == plan.openings
             && observed.infra == plan.infra
             && observed.held.keys().eq(plan.held.keys())
     }
@@ -266,6 +285,12 @@ fn ip(last: u8) -> IpAddr {
 
 fn network(number: u32) -> NetworkId {
     NetworkId::try_from(number).unwrap()
+}
+
+/// A port that its owner opened to a network.
+fn opening(to: NetworkId) -> Opening {
+    let address = IpAddr::from([192, 0, 2, 80]);
+    Opening::Port { to, address, protocol: Protocol::Tcp, port: port(80) }
 }
 
 /// A plan in which pod `(network, last)` is here when `here`, and on a peer otherwise.
@@ -292,6 +317,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         if *here {
             plan.egress.insert(addr.network, Egress::Node);
             plan.closed.insert(own_range(addr.network));
+            plan.openings.insert(opening(addr.network), *last % 2 == 0);
+            plan.openings.insert(Opening::Node(ip(*last)), false);
             plan.compatible.insert(addr.network);
             plan.infra.extend([(pods_there(), Infra::PodsThere), (denied(), Infra::Nowhere)]);
             let edge = edge(addr.network);
@@ -464,6 +491,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put the door to 1/10.0.0.1 port 443 at 61005".into(),
             "close 10.0.0.0/24 to network 1 outside".into(),
             "put the egress of network 1".into(),
+            "put what is open: TCP port 80 of 192.0.2.80 to network 1".into(),
+            "put what is open: node ports at 10.0.0.5".into(),
             "put what of infra is in 10.244.7.0/24".into(),
             "put what of infra is in 10.244.0.0/16".into(),
             "let network 1 reach infra".into(),
@@ -477,6 +506,8 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
     assert!(matches!(
         down[..],
         [
+            Step::RemoveOpening(_),
+            Step::RemoveOpening(_),
             Step::Release(_),
             Step::KeepFromInfra(_),
             Step::RemoveInfra(_),

@@ -127,6 +127,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
             self.seen.view(&self.node, self.kernel.pod_mtu(), attachments, cluster_dns, led);
         view.fronts = self.attendants.infra.iter().flat_map(Infra::fronts).collect();
         view.denied.extend(&self.denied);
+        view.forbidden = self.denied.iter().copied().collect();
         if self.infra_mode == InfraMode::Compatible {
             view.infra = self.seen.infra(&self.node);
             view.kept = self.seen.pool_ranges().chain(self.denied.iter().copied()).collect();

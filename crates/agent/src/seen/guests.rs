@@ -10,12 +10,13 @@ use std::net::IpAddr;
 
 use atoll_model::compile::ServiceFront;
 use atoll_model::export::ServiceName;
+use atoll_model::opening::Opening;
 use atoll_model::outside::Held;
 use atoll_types::NetworkId;
 use k8s_openapi::api::core::v1::Service;
 
 use super::listed::absorb_known;
-use super::{Delta, Seen, Tenancy};
+use super::{Delta, Seen};
 
 /// How a service is exposed, as its type says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +48,21 @@ impl Exposure {
     }
 }
 
+/// What a service that is exposed says to nodes that have no pod of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exposed {
+    /// Whether it is behind a port of theirs.
+    pub(crate) is_everywhere: bool,
+    /// Whom its owner opens it to, if to anybody.
+    pub(crate) opening: Option<Opening>,
+}
+
 impl Seen {
-    pub(super) fn absorb_exposed(&mut self, exposure: Exposure, delta: Delta<ServiceName, ()>) {
+    pub(super) fn absorb_exposed(
+        &mut self,
+        exposure: Exposure,
+        delta: Delta<ServiceName, Exposed>,
+    ) {
         match delta {
             Delta::All(all) => drop(self.exposed.insert(exposure, all)),
             Delta::Put(..) | Delta::Gone(_) => {
@@ -80,11 +94,9 @@ impl Seen {
     /// The networks of services that every node leads the outside to. One whose namespace is not known
     /// is of nobody.
     fn exposed_here(&self) -> impl Iterator<Item = &str> {
-        let services = self.exposed.values().flat_map(BTreeMap::keys);
-        services.filter_map(|(namespace, _)| match &self.namespace(namespace)?.tenancy {
-            Tenancy::Tenant(network) => Some(network.as_str()),
-            Tenancy::Nobody => None,
-        })
+        let services = self.exposed.values().flatten();
+        let everywhere = services.filter(|(_, exposed)| exposed.is_everywhere);
+        everywhere.filter_map(|((namespace, _), _)| self.network_of_services(namespace))
     }
 
     /// All networks that have to do with this node.
@@ -128,7 +140,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::seen::{Change, Joined};
+    use crate::seen::{Change, Joined, Tenancy};
 
     fn network(number: u32) -> NetworkId {
         number.try_into().unwrap()
@@ -186,7 +198,8 @@ mod tests {
     fn a_network_whose_service_every_node_leads_to_is_a_guest_while_there_is_one() {
         let mut seen = seen();
         let service = |namespace: &str| (namespace.to_owned(), "web".to_owned());
-        let all = [(service("shop"), ()), (service("unknown"), ())];
+        let everywhere = Exposed { is_everywhere: true, opening: None };
+        let all = [(service("shop"), everywhere.clone()), (service("unknown"), everywhere)];
         seen.absorb(Change::Exposed(Exposure::NodePort, Delta::All(all.into())));
         let names: Vec<String> = seen.scope().names.into_iter().collect();
         assert_eq!(names, ["acme.default", "hooli.default"]);

@@ -22,6 +22,9 @@ pub(crate) struct Scope {
     pub(crate) guests: BTreeMap<String, Presence>,
     /// All networks whose objects must be watched: these, and guests whose number is not known yet.
     pub(crate) names: BTreeSet<String>,
+    /// The networks whose addresses of the outside must be watched: all these, and those of services that
+    /// are open to one of them.
+    pub(crate) holders: BTreeSet<String>,
     /// Networks that are not, of tenants that are: services lead to their pods, and theirs here.
     pub(crate) kin: BTreeMap<String, Presence>,
     /// The networks among both whose number is their tenant's alone.
@@ -111,6 +114,7 @@ impl Seen {
             networks: networks.into_iter().map(presence).collect(),
             guests: self.guests().into_iter().map(presence).collect(),
             names: self.names(),
+            holders: self.holders(),
             kin: self.kin().iter().map(|(name, id)| presence((name, *id))).collect(),
             own: self.unshared().into_keys().cloned().collect(),
             unlisted: unlisted.map(|(tenant, _)| tenant.clone()).collect(),

@@ -42,6 +42,14 @@ impl Seen {
         self.namespaces.as_ref()?.get(name)
     }
 
+    /// The network of a namespace's services; none where it is no tenant's, or not known.
+    pub(super) fn network_of_services(&self, namespace: &str) -> Option<&str> {
+        match &self.namespace(namespace)?.tenancy {
+            Tenancy::Tenant(network) => Some(network),
+            Tenancy::Nobody => None,
+        }
+    }
+
     /// Every namespace that has been seen.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = (&String, &SeenNamespace)> {
         self.namespaces.iter().flatten()

@@ -26,6 +26,7 @@ mod names;
 mod news;
 mod node_loss;
 mod observe;
+mod openings;
 mod outside;
 mod policy;
 mod records;

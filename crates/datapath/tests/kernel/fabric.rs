@@ -159,6 +159,7 @@ impl Node {
             service_doors: plan.service_doors.iter().map(|(door, it)| (*door, Some(*it))).collect(),
             egress: plan.egress.iter().map(|(network, it)| (*network, Some(*it))).collect(),
             closed: plan.closed.clone(),
+            openings: plan.openings.clone(),
             compatible: plan.compatible.iter().map(|network| (*network, true)).collect(),
             infra: plan.infra.clone(),
             held: plan.held.iter().map(|(ip, network)| (*ip, Some(*network))).collect(),

@@ -27,6 +27,8 @@ mod isolation;
 mod lifecycle;
 mod masks;
 mod node_ports;
+mod openings;
+mod openings_stage;
 mod outside;
 mod overlay;
 mod overlay_ipv6;

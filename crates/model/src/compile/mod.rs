@@ -6,12 +6,14 @@
 
 mod egress;
 mod infra;
+mod openings;
 mod placed_port;
 mod services;
 mod tenants;
 mod topology;
 
 pub use egress::{Outlet, OutletOf, never_outside, only};
+pub use openings::Opened;
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
     EndpointGroup, Followed, PlainBook, PlainGroup, Rank, ResolverFront, ServiceBook,

@@ -17,6 +17,7 @@ use atoll_types::{Cidr, NetAddr, NetworkId, PodRef};
 use super::PlacedPort;
 use super::egress::{OutletOf, plan_egress};
 use super::infra::plan_infra;
+use super::openings::{Opened, plan_openings};
 use super::tenants::{tenant_of, tenants};
 use crate::export::Audience;
 
@@ -48,6 +49,12 @@ pub struct NodeView<'a> {
     pub held: BTreeMap<IpAddr, NetworkId>,
     /// What no pod reaches outside: nodes, what is the cluster's own, what an administrator denies.
     pub denied: BTreeSet<Cidr>,
+    /// What of that an administrator denies.
+    pub forbidden: BTreeSet<Cidr>,
+    /// The services whose owners open them to networks that are present here.
+    pub opened: Vec<Opened<'a>>,
+    /// The addresses that nodes have themselves, and whether this one has it.
+    pub node_ips: BTreeMap<IpAddr, bool>,
     /// What of infra is where, where an administrator lets networks reach it directly.
     pub infra: BTreeMap<Cidr, Infra>,
     /// What of the denied is so for another reason than being infra's.
@@ -205,6 +212,7 @@ pub fn compile(view: &NodeView<'_>) -> Compiled {
     compiled.plan.service_doors = service_doors(view, &compiled);
     compiled.plan.held = view.held.clone();
     plan_egress(view, &mut compiled.plan, &mut compiled.complaints);
+    plan_openings(view, &mut compiled.plan);
     plan_infra(view, &mut compiled.plan, &mut compiled.complaints);
     compiled
 }

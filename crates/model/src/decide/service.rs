@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// The addresses inside come first, then those that the outside knows.
+    /// The addresses inside come first, then those that the outside knows, then what it says of others who
+    /// may come in there: that it cannot be read keeps it from nothing else.
     fn next_addresses(
         &mut self,
         service: &Service,
@@ -73,7 +74,13 @@ impl World {
             return Ok(vips);
         }
         let balancer = self.next_balancer(service, tenant, now);
-        balancer.inspect_err(|_| self.outsides.drop_proposals(name, now.moment))
+        let balancer = balancer.inspect_err(|_| self.outsides.drop_proposals(name, now.moment))?;
+        match &service.opening {
+            Err(malformed) if balancer.actions.is_empty() && tenant.is_some() => {
+                Err(Complaint::from(malformed))
+            }
+            Err(_) | Ok(()) => Ok(balancer),
+        }
     }
 
     fn decide_vips(

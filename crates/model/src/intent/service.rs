@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1 as core;
 
 use super::namespace::mark;
 use super::{Malformed, Meta};
+use crate::opening::{Opening, OpeningError};
 
 /// A service.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Service {
     pub annotation: Option<String>,
     /// What it wants of the outside, where it is a load balancer of ours.
     pub balancer: Option<Balancer>,
+    /// Why it is open to nobody, where it says that it is to somebody.
+    pub opening: Result<(), Malformed>,
     /// At which addresses or names its status says that the outside knows it.
     pub ingress: Vec<String>,
 }
@@ -51,9 +54,16 @@ impl From<&core::Service> for Service {
             vips: parse(annotation.as_deref().unwrap_or_default()),
             annotation,
             balancer: spec.and_then(balancer),
+            opening: opening(service),
             ingress: ingress(service.status.as_ref()),
         }
     }
+}
+
+fn opening(service: &core::Service) -> Result<(), Malformed> {
+    let malformed =
+        |error: OpeningError| Malformed::new(Reason::RequestMalformed, error.to_string());
+    Opening::read(service).map_or(Ok(()), |read| read.map(drop).map_err(malformed))
 }
 
 /// A service that names the class of somebody else is left to them.

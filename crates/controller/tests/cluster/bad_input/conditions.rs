@@ -170,6 +170,7 @@ async fn wrong_vip_and_tenant_are_told(subject: &Subject, acme: &str, right: &st
     make(&subject.inside::<Service>(acme), service).await;
     let said = subject.event("vip", "RequestMalformed").await;
     assert!(said.contains("atoll.dev/vip") && said.contains("address"), "{said}");
+    wrong_openings_are_told(subject, acme).await;
     let odd = subject.unique("odd");
     for (mark, tenant, network) in
         [("atoll.dev/tenant", "No_Such", "default"), ("atoll.dev/network", acme, "Net_1")]
@@ -190,5 +191,21 @@ async fn wrong_vip_and_tenant_are_told(subject: &Subject, acme: &str, right: &st
         remove_pods(&subject.pods(&odd)).await;
         remove(&subject.all::<Namespace>(), &odd).await;
     }
-    vec!["atoll.dev/vip".into(), "atoll.dev/tenant".into()]
+    let of_services = ["atoll.dev/vip", "atoll.dev/open", "atoll.dev/open-to", "atoll.dev/tenant"];
+    of_services.map(Into::into).into()
+}
+
+async fn wrong_openings_are_told(subject: &Subject, acme: &str) {
+    for (name, label, to, says) in [
+        ("open", "everybody", "", "label atoll.dev/open is"),
+        ("open-to", "listed", "Not/One", "annotation atoll.dev/open-to"),
+    ] {
+        let metadata = json!({"name": name, "labels": {"atoll.dev/open": label},
+                              "annotations": {"atoll.dev/open-to": to}});
+        let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
+        let service = json!({"metadata": metadata, "spec": spec});
+        make(&subject.inside::<Service>(acme), service).await;
+        let said = subject.event(name, "RequestMalformed").await;
+        assert!(said.contains(says), "{said}");
+    }
 }
