@@ -8,7 +8,9 @@ use atoll_model::outside::Held;
 use atoll_types::{Cidr, Label, NetworkId};
 use atoll_zones::{Service, Slice};
 
-use super::{Exported, Exposure, Joined, NetworkDns, Quarter, SeenNamespace, SeenNode, Sibling};
+use super::{
+    Exported, Exposed, Exposure, Joined, NetworkDns, Quarter, SeenNamespace, SeenNode, Sibling,
+};
 use crate::policy::News;
 use crate::probe::{PodName, Probed};
 
@@ -69,8 +71,9 @@ pub(crate) enum Change {
     Held(String, Delta<String, Held>),
     /// Addresses of the outside that this node answers for, whatever network they are for.
     Answered(Delta<String, Held>),
-    /// Services of any network that every node leads the outside to, by how they are exposed.
-    Exposed(Exposure, Delta<ServiceName, ()>),
+    /// Services of any network that every node leads the outside to, or says something of to the outside, by
+    /// how they are exposed.
+    Exposed(Exposure, Delta<ServiceName, Exposed>),
 }
 
 impl Change {

@@ -22,7 +22,7 @@ use super::objects::{
     seen_node, service_name, sibling,
 };
 use crate::policy::{Ward, watch as policy};
-use crate::seen::{Change, Exposure, Quarter};
+use crate::seen::{Change, Exposed, Exposure, Quarter};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -131,13 +131,14 @@ impl Source {
         ))
     }
 
-    /// The services of a type that every node leads the outside to: where they are, and no more.
+    /// The services of a type that every node leads the outside to, or says something of: where they are,
+    /// and no more.
     pub(super) fn exposed(&self, exposure: Exposure) -> Watch {
         let of_type = format!("spec.type={}", exposure.type_of_service());
         Watch::start(follow::<Service, _, _>(
             Api::all(self.client.clone()),
             at_hand().fields(&of_type),
-            |service| Exposure::is_everywhere(service).then(|| (service_name(service), ())),
+            |service| Some((service_name(service), Exposed::read(service)?)),
             service_name,
             (self.changes.clone(), move |delta| Change::Exposed(exposure, delta)),
         ))

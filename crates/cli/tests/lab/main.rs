@@ -15,6 +15,7 @@ mod datapath;
 mod documents;
 mod fixture;
 mod flat;
+mod health_ports;
 mod infra;
 mod inside;
 mod isolation;
