@@ -63,7 +63,7 @@ pub(super) fn give(
 
 /// A number that the service may not ask for, or not any more.
 pub(super) fn validate(service: &Value, old: Option<&Value>) -> Option<Cause> {
-    let given = at(service, FIELD).filter(|number| **number != Value::from(0));
+    let given = at(service, FIELD).filter(|it| !it.is_null() && it.as_i64() != Some(0));
     match (given, old) {
         (Some(given), _) if !needs_one(service) => {
             let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
