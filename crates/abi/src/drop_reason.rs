@@ -99,7 +99,7 @@ drop_reasons! {
     NotServed = 32, "not-served";
     /// the service does not let clients of this address in
     SourceRefused = 33, "source-refused";
-    /// more questions to its resolvers than one interface of a pod may put
+    /// more questions to its resolvers, or datagrams to exported services, than one interface of a pod may put
     TooManyQuestions = 34, "too-many-questions";
     /// a pod of no tenant sent it to the port at which nodes hear each other
     TunnelPort = 35, "tunnel-port";

@@ -166,10 +166,12 @@ pub struct ServiceDoorKey {
     pub network: u32,
     /// The service's address.
     pub address: Address,
-    /// Its TCP port, in network byte order.
+    /// Its port, in network byte order.
     pub port: [u8; 2],
+    /// One where the port is of UDP, zero where it is of TCP.
+    pub datagrams: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 /// Value of the map `service_doors`.
@@ -200,10 +202,12 @@ pub struct ServiceFrontKey {
 pub struct ServiceFront {
     /// The service's address.
     pub address: Address,
-    /// Its TCP port, in network byte order.
+    /// Its port, in network byte order.
     pub port: [u8; 2],
+    /// One where the port is of UDP, zero where it is of TCP.
+    pub datagrams: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 /// Key of the per-CPU map `drops`.

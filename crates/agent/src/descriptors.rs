@@ -15,6 +15,8 @@ pub(crate) struct Budget {
     pub(crate) dns_connections: usize,
     /// Questions that wait for an upstream.
     pub(crate) dns_forwards: usize,
+    /// Ports at which the outside asks how services fare, of tenants and of others alike.
+    pub(crate) health_ports: usize,
 }
 
 impl Budget {
@@ -25,7 +27,7 @@ impl Budget {
 
     fn of(most: u64) -> Budget {
         let part = usize::try_from(most / 8).unwrap_or(usize::MAX);
-        Budget { calls: part, dns_connections: part, dns_forwards: part }
+        Budget { calls: part, dns_connections: part, dns_forwards: part, health_ports: part }
     }
 }
 
@@ -57,9 +59,10 @@ mod tests {
     #[test]
     fn half_of_what_may_be_open_is_out_of_the_reach_of_pods() {
         for most in [64, LEAST, 524_288] {
-            let Budget { calls, dns_connections, dns_forwards } = Budget::of(most);
+            let Budget { calls, dns_connections, dns_forwards, health_ports } = Budget::of(most);
             let by_pods = 2 * calls + dns_connections + dns_forwards;
             assert!(calls > 0 && by_pods as u64 <= most / 2, "{by_pods} of {most}");
+            assert!(health_ports as u64 <= most / 8, "and they are of the agent's own half");
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! A service's address is a door of a network ([`atoll_plan::ServiceDoor`]); behind it the agent
 //! listens at a port for each address and port of each service, knows the caller by its alias, and
-//! passes bytes between it and one of those behind the service. The rules: who is not known, or not
-//! meant, is turned away; a pod and a tenant have no more than their share; and bytes of one call
+//! passes bytes, or datagrams, between it and one of those behind the service. The rules: who is not known,
+//! or not meant, is turned away; a pod and a tenant have no more than their share; and bytes of one call
 //! never meet those of another.
 
+mod calls;
+mod datagrams;
 mod fronts;
 mod limits;
 mod splice;
@@ -13,7 +15,7 @@ mod turn_away;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -24,7 +26,7 @@ use atoll_plan::HostInterface;
 
 use self::fronts::{Fronts, Offer, Place};
 use self::limits::Limits;
-pub(crate) use self::turn_away::Counters;
+use self::turn_away::{Counters, TurnAway};
 
 /// Who is behind an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,16 @@ struct Exchange {
     interface_of: fn(IpAddr) -> Option<u32>,
     limits: Limits,
     counters: Arc<Counters>,
+}
+
+impl Exchange {
+    /// Who calls, if it may call what is offered.
+    fn admit(&self, from: SocketAddr, offer: &Offer) -> Result<Caller, TurnAway> {
+        let callers = self.callers.load();
+        let caller = (self.interface_of)(from.ip()).and_then(|index| callers.get(&index));
+        let caller = caller.ok_or(TurnAway::UnknownCaller)?;
+        if offer.to.has(&caller.tenant) { Ok(caller.clone()) } else { Err(TurnAway::NotExported) }
+    }
 }
 
 /// A service that is exported, and who stands behind it.
@@ -119,7 +131,7 @@ fn offers(backed: &Backed<'_>) -> Vec<(Place, Offer)> {
     let offer = |(ip, port): (IpAddr, &ExportPort)| {
         let targets = backed.slices.iter().flat_map(|slice| slice.targets(port));
         let offer = Offer { to: to.clone(), targets: targets.collect() };
-        (Place { ip, port: port.port }, offer)
+        (Place { ip, port: port.port, datagrams: port.datagrams }, offer)
     };
     places.map(offer).collect()
 }

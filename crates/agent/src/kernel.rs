@@ -55,6 +55,10 @@ pub trait Kernel: Send {
     fn announce(&self, _addresses: &BTreeSet<IpAddr>) -> Result<()> {
         Ok(())
     }
+    /// The node's own addresses that the outside knows; a kernel that is made of maps has none.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
     /// A word whenever a look is worth it.
     fn news(&self) -> Result<Receiver<()>>;
     /// What happens to packets, as it happens. It is told for as long as the receiver is there.
@@ -120,6 +124,10 @@ impl Kernel for Datapath {
 
     fn announce(&self, addresses: &BTreeSet<IpAddr>) -> Result<()> {
         Ok(Datapath::announce(self, addresses)?)
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Datapath::own_addresses(self)
     }
 
     fn news(&self) -> Result<Receiver<()>> {

@@ -11,6 +11,7 @@ mod attachments;
 mod config;
 mod descriptors;
 mod directory;
+mod health_ports;
 mod infra;
 mod kernel;
 mod lanes;
@@ -49,6 +50,7 @@ use tokio::task::JoinSet;
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::descriptors::Budget;
+use crate::health_ports::{HealthPorts, Visitors};
 use crate::infra::Infra;
 use crate::names::Names;
 use crate::plain::Plain;
@@ -100,8 +102,12 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let probes = Some(Probes::start());
     let policies = Some(policy::Policies::within(kernel.policy_room()));
     let infra = Some(Infra::new(budget.calls));
-    let attendants = Attendants { names, infra, policies, probes };
     let reports = report::start(client.clone(), &config.node_name);
+    let visitors = Visitors::default();
+    let health_ports =
+        || HealthPorts::within(budget.health_ports / 2, visitors.clone(), reports.clone());
+    let (health, plain_health) = (Some(health_ports()), health_ports());
+    let attendants = Attendants { names, infra, policies, probes, health };
     let server = serve::Server::bind(&config.socket)?;
     let plain = Plain::find(&client, &config.node_name, &config.plugin.plain_network).await?;
     config.plugin.install(Path::new("/proc/self/exe"), &config.socket, plain.as_ref())?;
@@ -116,7 +122,7 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     )
     .denying(&config.egress_deny)
     .with_infra(config.infra_mode);
-    let (made, plain_services) = lead_plain(client.clone(), config, plain.as_ref());
+    let (made, plain_services) = lead_plain(client.clone(), config, plain.as_ref(), plain_health);
     let actor = serve::Actor { requests, audience, plain: made };
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
     tokio::select! {
@@ -132,13 +138,14 @@ fn lead_plain<'a>(
     client: Client,
     config: &'a AgentConfig,
     plain: Option<&'a Plain>,
+    health: HealthPorts,
 ) -> (Option<mpsc::Sender<MadeLinks>>, impl Future<Output = Result<()>> + 'a) {
     let overlay_port = config.tunnel_port;
     let outside = config.underlay.map(|underlay| OutsideConfig { underlay, overlay_port });
     let led = plain.filter(|_| config.plugin.plain_services).zip(outside);
     let (made, made_seen) = mpsc::channel(MAILBOX);
     let at = (config.node_name.as_str(), config.bpf_root.as_path());
-    (led.map(|_| made), plain_services::keep(client, at, led, made_seen))
+    (led.map(|_| made), plain_services::keep(client, at, led, (made_seen, health)))
 }
 
 /// Serves what was counted, where the agent was told to; until the result is dropped.

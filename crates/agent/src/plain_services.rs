@@ -30,6 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
+use crate::health_ports::{Asked, Health, HealthPorts};
 use crate::plain::Plain;
 use crate::seen::{Delta, Tenancy};
 use crate::watch::{Watch, at_hand, deltas, front, match_keys, tenancy};
@@ -206,11 +207,13 @@ struct Desk<K> {
     is_written: bool,
     /// Whether clients from outside are served; none where nobody has looked.
     is_entered: Option<bool>,
+    /// What the outside is told of load balancers.
+    health: HealthPorts,
 }
 
 impl<K: PlainKernel> Desk<K> {
-    fn new(register: Register, kernel: K) -> Self {
-        Desk { register, kernel, waiting: vec![], is_written: false, is_entered: None }
+    fn new(register: Register, kernel: K, health: HealthPorts) -> Self {
+        Desk { register, kernel, waiting: vec![], is_written: false, is_entered: None, health }
     }
 
     /// Whether something failed that is to be tried again.
@@ -223,7 +226,9 @@ impl<K: PlainKernel> Desk<K> {
         if !self.is_written && !self.register.is_whole() {
             return;
         }
-        match self.write() {
+        let written = self.write();
+        self.answer_health();
+        match written {
             Ok(()) => self.answer().await,
             Err(error) => {
                 tracing::warn!(error = told(&error), "plain services are not as they should be");
@@ -248,6 +253,16 @@ impl<K: PlainKernel> Desk<K> {
         }
         self.is_written = true;
         Ok(())
+    }
+
+    /// Says at each port for it how its load balancer fares here.
+    fn answer_health(&mut self) {
+        let is_led = self.is_written;
+        let asked = self.register.book.health().map(|it| {
+            let health = Health { service: it.service.clone(), ready: it.ready, is_led };
+            (it.port, Asked { tenant: None, uid: it.uid.to_owned(), health: Some(health) })
+        });
+        self.health.answer(self.register.book.entered_at(), &asked.collect());
     }
 
     /// Serves clients from outside while there is a node port. Pods do not wait for that.
@@ -300,7 +315,7 @@ pub(crate) async fn keep(
     client: Client,
     (node, bpf_root): (&str, &Path),
     plain: Option<(&Plain, OutsideConfig)>,
-    mut made: Receiver<MadeLinks>,
+    (mut made, health): (Receiver<MadeLinks>, HealthPorts),
 ) -> Result<()> {
     let Some((plain, outside)) = plain else {
         if let Err(error) = PlainServices::withdraw(bpf_root).await {
@@ -312,7 +327,7 @@ pub(crate) async fn keep(
         return std::future::pending().await;
     };
     let (kernel, outside) = open(bpf_root, plain, outside).await;
-    let mut desk = Desk::new(Register::new(node, plain.zone(), outside), kernel);
+    let mut desk = Desk::new(Register::new(node, plain.zone(), outside), kernel, health);
     let mut look = tokio::time::interval(LOOK);
     let (tell, mut news) = channel(MAILBOX);
     let source = Source { client, tell };

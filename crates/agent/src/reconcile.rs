@@ -2,6 +2,7 @@
 
 mod announce;
 mod audience;
+mod health;
 mod pass;
 mod requests;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 pub(crate) use crate::reconcile::audience::{Audience, Listener};
 
 use crate::attachments::AttachmentStore;
+use crate::health_ports::HealthPorts;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
 use crate::names::Names;
@@ -72,6 +74,8 @@ pub(crate) struct Attendants {
     pub(crate) policies: Option<Policies>,
     /// Probes and hooks, where the kubelet may ask for them.
     pub(crate) probes: Option<Probes>,
+    /// What the outside is told of load balancers, where it may ask.
+    pub(crate) health: Option<HealthPorts>,
 }
 
 /// Everything that changes on a node, and the only one to change it.
@@ -216,6 +220,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             self.plan_retry_unless(done && served);
             self.serve_waiting().await;
         }
+        self.answer_health();
         self.tell_of_services();
         self.tell_of_policies();
     }
@@ -282,7 +287,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     fn tell_of_services(&mut self) {
         for (service, uid, complaint) in self.services.untold() {
             tracing::warn!(%service, %complaint, "not served");
-            let report = Report::Service(ServiceReport { service, uid, complaint });
+            let report = Report::Service(ServiceReport::of(&service, &uid, &complaint));
             let _reporter_may_have_ended = self.reports.send(report);
         }
     }
@@ -315,6 +320,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         self.forget_vanished_sandboxes();
         self.inform_attendants();
         self.pass().await;
+        self.answer_health();
         self.tell_of_policies();
         if let Err(error) = self.kernel.collect() {
             tracing::warn!(error = format!("{error:#}"), "cannot forget networks that are gone");
@@ -333,6 +339,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
         }
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.pass().await;
+            self.answer_health();
         }
         self.refuse_overdue();
         self.announce();

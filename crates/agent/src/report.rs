@@ -6,6 +6,9 @@
 
 mod attached;
 
+use std::io;
+use std::net::SocketAddr;
+
 use atoll_api::{Network, marks};
 use atoll_model::compile::{Complaint, ServiceComplaint, ServiceName};
 use atoll_policy::{ClusterNetworkPolicy, PolicyKey};
@@ -27,7 +30,7 @@ pub(crate) const CONTROLLER: &str = "atoll.dev/agent";
 pub(crate) enum Report {
     /// A port's interface was made.
     Attached(AttachedReport),
-    /// Something of a service gets no traffic.
+    /// Something of a service is not served.
     Service(ServiceReport),
     /// Policy has no room in the kernel, or has it again.
     Held(HeldReport),
@@ -52,15 +55,52 @@ impl NetworkReport {
     }
 }
 
-/// Something of a service gets no traffic.
+/// Something of a service is not served.
 #[derive(Debug)]
 pub(crate) struct ServiceReport {
-    /// The service.
-    pub(crate) service: ServiceName,
-    /// Its UID.
-    pub(crate) uid: String,
+    namespace: String,
+    name: String,
+    uid: String,
+    reason: &'static str,
     /// What, and why.
-    pub(crate) complaint: ServiceComplaint,
+    pub(crate) note: String,
+}
+
+impl ServiceReport {
+    /// Something of it gets no traffic.
+    pub(crate) fn of(service: &ServiceName, uid: &str, complaint: &ServiceComplaint) -> Self {
+        let reason = match complaint {
+            ServiceComplaint::ForeignEndpoint(_) => "ForeignEndpoint",
+            ServiceComplaint::TakenAddress(_) => "AddressTaken",
+            ServiceComplaint::Contested(_) => "AddressContested",
+        };
+        ServiceReport {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            uid: uid.to_owned(),
+            reason,
+            note: complaint.to_string(),
+        }
+    }
+
+    /// Nobody can ask here how it fares.
+    pub(crate) fn health_port_taken(
+        (namespace, name): &(String, String),
+        uid: &str,
+        at: SocketAddr,
+        error: &io::Error,
+    ) -> Self {
+        ServiceReport {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid: uid.to_owned(),
+            reason: "HealthPortTaken",
+            note: format!(
+                "nobody answers for the service's healthCheckNodePort at {at}: {error}; free the port \
+                 there, or have another by making the service anew"
+            ),
+        }
+    }
 }
 
 /// Starts the reporter. It ends when nobody can send any more.
@@ -103,21 +143,16 @@ async fn tell(client: &Client, reporter: &Reporter, report: Report, unheard: &mu
 async fn say(client: &Client, reporter: &Reporter, report: &ServiceReport) -> kube::Result<()> {
     let event = Event {
         type_: EventType::Warning,
-        reason: match report.complaint {
-            ServiceComplaint::ForeignEndpoint(_) => "ForeignEndpoint",
-            ServiceComplaint::TakenAddress(_) => "AddressTaken",
-            ServiceComplaint::Contested(_) => "AddressContested",
-        }
-        .into(),
-        note: Some(report.complaint.to_string()),
+        reason: report.reason.into(),
+        note: Some(report.note.clone()),
         action: "Serve".into(),
         secondary: None,
     };
     let service = ObjectReference {
         api_version: Some("v1".into()),
         kind: Some("Service".into()),
-        namespace: Some(report.service.namespace.clone()),
-        name: Some(report.service.name.clone()),
+        namespace: Some(report.namespace.clone()),
+        name: Some(report.name.clone()),
         uid: Some(report.uid.clone()),
         ..ObjectReference::default()
     };

@@ -6,6 +6,7 @@
 
 mod change;
 mod exports;
+mod exposed;
 mod guests;
 mod listed;
 mod network_dns;
@@ -30,7 +31,7 @@ use self::tenants::{quarters, wards};
 use crate::probe::{PodName, Probed};
 pub(crate) use crate::seen::change::{Change, Delta, PortKey};
 pub(crate) use crate::seen::exports::Exported;
-pub(crate) use crate::seen::guests::{Exposed, Exposure};
+pub(crate) use crate::seen::exposed::{Exposed, Exposure};
 pub(crate) use crate::seen::network_dns::{NetworkDns, Outside, Upstreams};
 pub(crate) use crate::seen::scope::{Presence, Quarter, Scope};
 pub(crate) use crate::seen::tenants::{SeenNamespace, Sibling, Tenancy};
@@ -72,7 +73,7 @@ pub(crate) struct Seen {
     held: BTreeMap<String, Listed<String, Held>>,
     /// Those that this node answers for.
     answered: Listed<String, Held>,
-    /// Services that every node leads the outside to, or that are open to others.
+    /// Services that every node leads the outside to or says something of, or that are open to others.
     exposed: BTreeMap<Exposure, BTreeMap<ServiceName, Exposed>>,
     /// The networks of each tenant that has a pod here.
     siblings: BTreeMap<Label, Listed<String, Sibling>>,

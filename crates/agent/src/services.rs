@@ -184,6 +184,23 @@ impl Services {
         unlisted.map(|(_, listed)| listed.id).collect()
     }
 
+    /// How many of this node are ready behind a service, for clients from outside; none where not
+    /// everything of its network was listed. A network that is not here has nobody here.
+    pub(crate) fn ready_here(&self, service: &ServiceName) -> Option<usize> {
+        let Some(listed) = self.networks.get(&service.network) else { return Some(0) };
+        let is_known = !self.unlisted().contains(&listed.id);
+        is_known.then(|| self.book.ready_here(service))
+    }
+
+    /// Whether clients from outside are led to a service by a kernel that has these.
+    pub(crate) fn is_led(
+        &self,
+        service: &ServiceName,
+        there: &BTreeMap<ServiceKey, Service>,
+    ) -> bool {
+        self.book.is_led_from_outside(service, there)
+    }
+
     /// What has changed since the last time, and may be programmed.
     pub(crate) fn due(&mut self) -> Vec<ServiceKey> {
         let unlisted = self.unlisted();

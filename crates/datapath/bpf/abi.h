@@ -87,7 +87,8 @@ struct service_door_key {
 	__u32 network;
 	struct address address;
 	__be16 port;
-	__u8 reserved[2];
+	__u8 datagrams; /* whether the port is of UDP; else it is of TCP */
+	__u8 reserved;
 };
 
 struct service_door {
@@ -105,7 +106,8 @@ struct service_front_key {
 struct service_front {
 	struct address address;
 	__be16 port;
-	__u8 reserved[2];
+	__u8 datagrams;
+	__u8 reserved;
 };
 
 struct drop_key {

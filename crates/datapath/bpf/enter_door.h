@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The ways from a pod to the agent of its node: a question to one of its network's resolvers, a
- * connection to a service of the cluster's own, and the pod's part in a probe of the agent.
+ * connection or datagrams to a service of the cluster's own, and the pod's part in a probe of the agent.
  *
  * The rule: nothing else of a pod reaches the agent, and a pod opens nothing towards the prober. The
  * source becomes the alias of the pod's interface, by which the agent knows the pod whatever address
- * it has. Of questions, no pod sends so many that they would fill the queue which it shares with all
- * others. */
+ * it has. Of questions and datagrams, no pod sends so many that they would fill the queue which it shares
+ * with all others. */
 #pragma once
 
 #include "alias.h"
@@ -50,7 +50,8 @@ static __always_inline void call_service(const struct flow *flow, const struct i
 {
 	struct service_door_key key = { .network = own->network,
 					.address = flow->destination,
-					.port = flow->transport.destination_port };
+					.port = flow->transport.destination_port,
+					.datagrams = flow->transport.protocol == UDP_PROTOCOL };
 	struct service_door *door = bpf_map_lookup_elem(&service_doors, &key);
 
 	if (!door)
@@ -88,13 +89,27 @@ static __noinline int find_way_in(const struct flow *flow, const struct interfac
 	if (!known || !same_address(&flow->source, known) || !has_ports(t))
 		return 0;
 	ask_resolver(flow, own, ipv6, way);
-	if (way->door != NO_WAY || t->protocol != TCP_PROTOCOL)
+	if (way->door != NO_WAY)
 		return 0;
 	if (!is_prober(&flow->destination, ipv6))
 		call_service(flow, own, way);
-	else if (answers_probe(t))
+	else if (t->protocol == TCP_PROTOCOL && answers_probe(t))
 		way->door = PROBER;
 	return 0;
+}
+
+/* Whether a packet is within the budget of who sends it. Only what waits in a queue with those of others
+ * counts: all questions, and the datagrams of calls. */
+static __always_inline bool is_within_budget(const struct __sk_buff *skb,
+					     const struct interface *own,
+					     const struct transport *t,
+					     const struct way_in *way, __u64 now)
+{
+	__u32 count = questions_in(skb, t);
+
+	if (way->door < DOORS)
+		return !count || spend_questions(own->slot, now, count);
+	return t->protocol != UDP_PROTOCOL || spend_datagrams(own->slot, now, count);
 }
 
 /* What policy says to a question, and then the budget of who asks. The agent is no pod: rules know it
@@ -105,7 +120,6 @@ static __always_inline verdict may_ask(const struct __sk_buff *skb, const struct
 {
 	struct work *work = work_at_hand();
 	verdict judged;
-	__u32 count;
 
 	if (way->door == PROBER)
 		return FINE;
@@ -121,11 +135,11 @@ static __always_inline verdict may_ask(const struct __sk_buff *skb, const struct
 		.other_is_outside = 1,
 	};
 	judged = judge_policy(&work->question);
-	if (judged != FINE || way->door >= DOORS)
+	if (judged != FINE)
 		return judged;
-	count = questions_in(skb, &flow->transport);
-	return !count || spend_questions(own->slot, work->now, count) ? FINE :
-									DROP_TOO_MANY_QUESTIONS;
+	return is_within_budget(skb, own, &flow->transport, way, work->now) ?
+		       FINE :
+		       DROP_TOO_MANY_QUESTIONS;
 }
 
 static __noinline int enter_door_ipv4(struct __sk_buff *skb, struct interface *own,

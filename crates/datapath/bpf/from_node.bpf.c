@@ -49,7 +49,8 @@ static __always_inline bool answer_as_service(const struct interface *own,
 	struct service_front_key key = { .network = own->network, .listener = t->source_port };
 	struct service_front *front = bpf_map_lookup_elem(&service_fronts, &key);
 
-	if (!front || is_mapped(&front->address) == ipv6)
+	if (!front || is_mapped(&front->address) == ipv6 ||
+	    front->datagrams != (t->protocol == UDP_PROTOCOL))
 		return false;
 	way->source = front->address;
 	way->ports.source = front->port;
@@ -65,10 +66,8 @@ static __noinline bool find_way_out(const struct interface *own, const struct tr
 		return false;
 	if (way->door < DOORS)
 		return answer_question(own, t, ipv6, way);
-	if (t->protocol != TCP_PROTOCOL)
-		return false;
 	if (way->door == PROBER)
-		return bpf_ntohs(t->source_port) >= PROBER_PORTS;
+		return t->protocol == TCP_PROTOCOL && bpf_ntohs(t->source_port) >= PROBER_PORTS;
 	return way->door == SERVICE_DOOR && answer_as_service(own, t, ipv6, way);
 }
 

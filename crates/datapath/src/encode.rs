@@ -125,7 +125,8 @@ pub(crate) fn service_door_key(door: &ServiceDoor) -> abi::ServiceDoorKey {
         network: door.addr.network.get(),
         address: door.addr.ip.into(),
         port: door.port.to_be_bytes(),
-        reserved: [0; 2],
+        datagrams: door.datagrams.into(),
+        reserved: 0,
     }
 }
 
@@ -139,10 +140,10 @@ pub(crate) fn service_front(
     key: &abi::ServiceDoorKey,
     door: &abi::ServiceDoor,
 ) -> (abi::ServiceFrontKey, abi::ServiceFront) {
-    let reserved = [0; 2];
+    let abi::ServiceDoorKey { network, address, port, datagrams, reserved } = *key;
     (
-        abi::ServiceFrontKey { network: key.network, listener: door.listener, reserved },
-        abi::ServiceFront { address: key.address, port: key.port, reserved },
+        abi::ServiceFrontKey { network, listener: door.listener, reserved: [0; 2] },
+        abi::ServiceFront { address, port, datagrams, reserved },
     )
 }
 
@@ -150,7 +151,12 @@ pub(crate) fn service_front(
 pub(crate) fn service_door_of(key: &abi::ServiceDoorKey) -> Option<ServiceDoor> {
     let network = NetworkId::try_from(key.network).ok()?;
     let addr = NetAddr::new(network, key.address.into());
-    Some(ServiceDoor { addr, port: u16::from_be_bytes(key.port) })
+    let datagrams = match key.datagrams {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    Some(ServiceDoor { addr, port: u16::from_be_bytes(key.port), datagrams })
 }
 
 /// The address an endpoint entry is for, unless no plan ever wrote it.
@@ -233,14 +239,15 @@ mod tests {
 
     #[test]
     fn a_door_to_a_service_survives_the_round_trip_and_leads_back() {
-        for ip in ["10.96.0.1", "fd96::1"].map(|ip| ip.parse().unwrap()) {
-            let addr = NetAddr::new(NetworkId::try_from(7).unwrap(), ip);
-            let door = ServiceDoor { addr, port: 443 };
+        for (ip, datagrams) in [("10.96.0.1", false), ("fd96::1", true)] {
+            let addr = NetAddr::new(NetworkId::try_from(7).unwrap(), ip.parse().unwrap());
+            let door = ServiceDoor { addr, port: 443, datagrams };
             let (key, value) = (service_door_key(&door), service_door(61100));
             assert_eq!(service_door_of(&key), Some(door));
             let (back, front) = service_front(&key, &value);
             assert_eq!((back.network, back.listener), (7, value.listener));
-            assert_eq!((front.address, front.port), (key.address, key.port));
+            let (at, of) = ((front.address, front.port), front.datagrams);
+            assert_eq!((at, of), ((key.address, key.port), datagrams.into()));
         }
     }
 

@@ -353,6 +353,13 @@ impl Datapath {
         plain_routes::set(&Netlink::open()?, routes).await
     }
 
+    /// The addresses of the uplink that are the node's own: the one that nodes meet by, and its first global
+    /// one of the other family.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        let Uplink { ipv4, ipv6, .. } = self.uplink;
+        ipv4.map(IpAddr::V4).into_iter().chain(ipv6.map(IpAddr::V6)).collect()
+    }
+
     /// Tells the neighbours on the uplink that these addresses are here.
     pub fn announce(&self, addresses: &BTreeSet<IpAddr>) -> Result<(), DatapathError> {
         held::announce(&self.uplink.link, addresses)

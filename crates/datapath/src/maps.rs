@@ -233,7 +233,8 @@ impl Maps {
                 network: back.network,
                 address: front.address,
                 port: front.port,
-                reserved: [0; 2],
+                datagrams: front.datagrams,
+                reserved: 0,
             };
             let door = self.service_doors.get(key)?;
             if door.is_none_or(|door| door.listener != back.listener) {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use atoll_api::marks;
+use atoll_types::Protocol;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
@@ -20,7 +21,7 @@ pub struct Export {
     pub to: Audience,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Its TCP ports.
+    /// Its ports of TCP and UDP.
     pub ports: Vec<ExportPort>,
 }
 
@@ -43,11 +44,13 @@ impl Audience {
     }
 }
 
-/// A TCP port of an exported service.
+/// A port of an exported service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportPort {
     /// Its name, by which slices know it; empty where the service has but one.
     pub name: String,
+    /// Whether it is of UDP; else it is of TCP.
+    pub datagrams: bool,
     /// Its number.
     pub port: u16,
 }
@@ -68,7 +71,7 @@ pub enum ExportError {
     #[error("spec.clusterIP: the service has no address of its own; only one that has is exported")]
     NoAddress,
     /// It has no port that a pod could call.
-    #[error("spec.ports: the service has no TCP port; only TCP is exported")]
+    #[error("spec.ports: the service has no port of TCP or UDP; only these are exported")]
     NoPort,
 }
 
@@ -90,7 +93,7 @@ impl Export {
 
     fn to(service: &Service, to: Audience) -> Result<Export, ExportError> {
         let addresses = addresses(service);
-        let ports = tcp_ports(service);
+        let ports = ports(service);
         match (addresses.is_empty(), ports.is_empty()) {
             (true, _) => Err(ExportError::NoAddress),
             (_, true) => Err(ExportError::NoPort),
@@ -115,21 +118,30 @@ fn addresses(service: &Service) -> Vec<IpAddr> {
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-fn tcp_ports(service: &Service) -> Vec<ExportPort> {
+fn ports(service: &Service) -> Vec<ExportPort> {
     let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-    let tcp = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
     let read = |port: &k8s_openapi::api::core::v1::ServicePort| {
         let name = port.name.clone().unwrap_or_default();
-        Some(ExportPort { name, port: u16::try_from(port.port).ok()? })
+        let datagrams = datagrams(port.protocol.as_deref())?;
+        Some(ExportPort { name, datagrams, port: u16::try_from(port.port).ok()? })
     };
-    tcp.filter_map(read).collect()
+    ports.filter_map(read).collect()
+}
+
+/// Whether a port is of UDP or of TCP; none where it is of neither.
+fn datagrams(protocol: Option<&str>) -> Option<bool> {
+    match Protocol::parse(protocol)? {
+        Protocol::Tcp => Some(false),
+        Protocol::Udp => Some(true),
+        Protocol::Sctp => None,
+    }
 }
 
 /// Who stands behind a service, as one EndpointSlice tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetSlice {
-    /// TCP ports by name.
-    ports: Vec<(String, u16)>,
+    /// Ports by name, and whether each is of UDP.
+    ports: Vec<((String, bool), u16)>,
     /// Addresses of those that are ready.
     ready: Vec<IpAddr>,
 }
@@ -138,9 +150,10 @@ impl TargetSlice {
     /// Reads a slice.
     pub fn read(slice: &EndpointSlice) -> TargetSlice {
         let ports = slice.ports.iter().flatten();
-        let tcp = ports.filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
-        let numbered = tcp.filter_map(|port| {
-            Some((port.name.clone().unwrap_or_default(), u16::try_from(port.port?).ok()?))
+        let numbered = ports.filter_map(|port| {
+            let name = port.name.clone().unwrap_or_default();
+            let datagrams = datagrams(port.protocol.as_deref())?;
+            Some(((name, datagrams), u16::try_from(port.port?).ok()?))
         });
         let endpoints = slice.endpoints.iter();
         let ready = endpoints.filter(|endpoint| {
@@ -153,7 +166,9 @@ impl TargetSlice {
 
     /// Where calls of this port may be led.
     pub fn targets<'a>(&'a self, port: &'a ExportPort) -> impl Iterator<Item = SocketAddr> + 'a {
-        let same = self.ports.iter().filter(|(name, _)| *name == port.name);
+        let is_same =
+            |(name, datagrams): &(String, bool)| *name == port.name && *datagrams == port.datagrams;
+        let same = self.ports.iter().filter(move |(of, _)| is_same(of));
         same.flat_map(|(_, number)| self.ready.iter().map(|ip| SocketAddr::new(*ip, *number)))
     }
 }
@@ -183,9 +198,18 @@ mod tests {
         .unwrap()
     }
 
+    fn https() -> ExportPort {
+        ExportPort { name: "https".into(), datagrams: false, port: 443 }
+    }
+
+    fn quic() -> ExportPort {
+        ExportPort { name: "quic".into(), datagrams: true, port: 443 }
+    }
+
     fn spec() -> Value {
         json!({"clusterIPs": ["10.96.0.7", "fd96::7"], "ports": [
-            {"name": "https", "port": 443}, {"name": "quic", "port": 443, "protocol": "UDP"}]})
+            {"name": "https", "port": 443}, {"name": "quic", "port": 443, "protocol": "UDP"},
+            {"name": "signal", "port": 443, "protocol": "SCTP"}]})
     }
 
     #[test]
@@ -193,7 +217,7 @@ mod tests {
         let all = Export::labelled(&service("all", None, &spec())).unwrap();
         assert!(all.to.has("acme") && all.to.has("globex"));
         assert_eq!(all.addresses.len(), 2);
-        assert_eq!(all.ports, [ExportPort { name: "https".into(), port: 443 }]);
+        assert_eq!(all.ports, [https(), quic()], "and not what is of neither TCP nor UDP");
         let listed = Export::labelled(&service("listed", Some("acme, initech"), &spec())).unwrap();
         assert!(listed.to.has("acme") && listed.to.has("initech") && !listed.to.has("globex"));
     }
@@ -201,14 +225,14 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_exported_to_nobody_and_says_why() {
         let headless = json!({"clusterIP": "None", "ports": [{"port": 80}]});
-        let udp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "UDP"}]});
+        let sctp = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "SCTP"}]});
         let cases = [
             (service("", None, &spec()), "it must be \"all\" or \"listed\""),
             (service("acme", None, &spec()), "label atoll.dev/export is \"acme\""),
             (service("listed", None, &spec()), "annotation atoll.dev/export-to names no tenant"),
             (service("listed", Some(" , "), &spec()), "names no tenant"),
             (service("all", None, &headless), "spec.clusterIP"),
-            (service("all", None, &udp), "spec.ports"),
+            (service("all", None, &sctp), "spec.ports"),
         ];
         for (service, expected) in cases {
             let said = Export::labelled(&service).unwrap_err().to_string();
@@ -219,27 +243,32 @@ mod tests {
     fn slice(endpoints: &Value) -> TargetSlice {
         let slice = json!({
             "metadata": {"name": "registry-1"}, "addressType": "IPv4", "endpoints": endpoints,
-            "ports": [{"name": "https", "port": 6443}, {"name": "metrics", "port": 9}]});
+            "ports": [{"name": "https", "port": 6443}, {"name": "metrics", "port": 9},
+                      {"name": "https", "port": 7, "protocol": "UDP"},
+                      {"name": "quic", "port": 6444, "protocol": "UDP"}]});
         TargetSlice::read(&serde_json::from_value(slice).unwrap())
     }
 
     #[test]
-    fn calls_go_to_ready_endpoints_at_the_port_of_the_same_name() {
+    fn calls_go_to_ready_endpoints_at_the_port_of_the_same_name_and_protocol() {
         let endpoints = slice(&json!([
             {"addresses": ["192.0.2.1"]},
             {"addresses": ["192.0.2.2"], "conditions": {"ready": false}},
             {"addresses": ["192.0.2.3"], "conditions": {"ready": true}},
         ]));
-        let port = ExportPort { name: "https".into(), port: 443 };
-        let targets: Vec<_> = endpoints.targets(&port).map(|it| it.to_string()).collect();
-        assert_eq!(targets, ["192.0.2.1:6443", "192.0.2.3:6443"]);
+        let targets = |port: &ExportPort| -> Vec<_> {
+            endpoints.targets(port).map(|it| it.to_string()).collect()
+        };
+        assert_eq!(targets(&https()), ["192.0.2.1:6443", "192.0.2.3:6443"]);
+        assert_eq!(targets(&quic()), ["192.0.2.1:6444", "192.0.2.3:6444"]);
     }
 
     #[test]
     fn no_call_goes_to_the_node_that_leads_it() {
         let near = ["127.0.0.1", "169.254.1.2", "0.0.0.0", "224.0.0.1", "255.255.255.255"];
         let near: Vec<_> = near.iter().map(|ip| json!({"addresses": [ip]})).collect();
-        let port = ExportPort { name: "https".into(), port: 443 };
-        assert_eq!(slice(&json!(near)).targets(&port).count(), 0);
+        for port in [https(), quic()] {
+            assert_eq!(slice(&json!(near)).targets(&port).count(), 0);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId};
+use atoll_types::{Cidr, MacAddr, NetAddr, NetworkId, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::{Closed, Egress, HostInterface, Infra, Opening, Service, ServiceKey, Step};
@@ -53,13 +53,22 @@ pub struct NodePlan {
     pub held: BTreeMap<IpAddr, NetworkId>,
 }
 
-/// A TCP port of a service of the cluster's own, as the pods of one network see it.
+/// A port of a service of the cluster's own, as the pods of one network see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServiceDoor {
     /// The network, and the service's address in it.
     pub addr: NetAddr,
     /// The service's port.
     pub port: u16,
+    /// Whether it is of UDP; else it is of TCP.
+    pub datagrams: bool,
+}
+
+impl ServiceDoor {
+    /// What API objects call the protocol of the port.
+    pub fn protocol(&self) -> Protocol {
+        if self.datagrams { Protocol::Udp } else { Protocol::Tcp }
+    }
 }
 
 /// The resolvers that the pods of a network may ask, at most one of each kind for each family.

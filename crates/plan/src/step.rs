@@ -100,10 +100,12 @@ impl fmt::Display for Step {
             Step::PutService(key, _) => write!(f, "put service {key}"),
             Step::RemoveService(key) => write!(f, "remove service {key}"),
             Step::PutServiceDoor(door, listener) => {
-                write!(f, "put the door to {} port {} at {listener}", door.addr, door.port)
+                let ServiceDoor { addr, port, .. } = door;
+                write!(f, "put the door to {addr} port {port} of {} at {listener}", door.protocol())
             }
             Step::RemoveServiceDoor(door) => {
-                write!(f, "remove the door to {} port {}", door.addr, door.port)
+                let ServiceDoor { addr, port, .. } = door;
+                write!(f, "remove the door to {addr} port {port} of {}", door.protocol())
             }
             Step::CloseOutside(closed) => write!(f, "close {closed} outside"),
             Step::OpenOutside(closed) => write!(f, "open {closed} outside"),

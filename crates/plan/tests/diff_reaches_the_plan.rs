@@ -312,7 +312,8 @@ fn plan(pods: &BTreeMap<(u32, u8), bool>) -> NodePlan {
         plan.doors.insert(addr.network, doors(*last));
         let service = plan.services.entry(web(addr.network)).or_default();
         service.backends.insert(Backend { addr, port: port(8080) });
-        let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443 };
+        let datagrams = last % 2 == 0;
+        let api = ServiceDoor { addr: NetAddr::new(addr.network, ip(1)), port: 443, datagrams };
         plan.service_doors.insert(api, 61_000 + u16::from(*last));
         if *here {
             plan.egress.insert(addr.network, Egress::Node);

@@ -1,44 +1,31 @@
 //! The listeners behind doors to services: one port of the agent for each address and port of each
-//! exported service, the same for the pods of all networks.
+//! exported service, the same for the pods of all networks. No number is one of TCP and one of UDP: a way
+//! back is known by it.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use atoll_dns::{hear_all, hear_only};
+use atoll_dns::hear_only;
 use atoll_model::compile::Front;
 use atoll_model::export::Audience;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinHandle;
 
-use super::splice::splice;
-use super::turn_away::TurnAway;
-use super::{Caller, Exchange};
+use super::{Exchange, calls, datagrams};
 
 /// The agent's ports behind doors to services, beyond those that kernels give to outgoing
 /// connections.
 const LISTENERS: std::ops::RangeInclusive<u16> = 61100..=61999;
-const BACKLOG: u32 = 1024;
-
-/// Calls that say nothing for so long are ended. Watches of the API are refreshed far more often.
-const IDLE: Duration = Duration::from_secs(3600);
-
-/// How long one of those behind a service may take to answer, and how many are tried.
-const PATIENCE: Duration = Duration::from_secs(3);
-const TRIES: usize = 3;
-
-/// How long after a failed accept the next is tried.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// An address and port of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) ip: IpAddr,
     pub(super) port: u16,
+    /// Whether the port is of UDP; else it is of TCP.
+    pub(super) datagrams: bool,
 }
 
 /// What is offered there.
@@ -50,12 +37,46 @@ pub(super) struct Offer {
     pub(super) targets: Vec<SocketAddr>,
 }
 
-/// A listener that is at work. It ends with this value; calls that were passed on go on.
+/// What hears pods.
+#[derive(Clone)]
+enum Ear {
+    Calls(Arc<TcpListener>),
+    Datagrams(Arc<UdpSocket>),
+}
+
+impl Ear {
+    fn open(at: SocketAddr, datagrams: bool, heard: Option<u32>) -> io::Result<Ear> {
+        match datagrams {
+            true => Ok(Ear::Datagrams(Arc::new(datagrams::listen(at, heard)?))),
+            false => Ok(Ear::Calls(Arc::new(calls::listen(at, heard)?))),
+        }
+    }
+
+    fn hear_only(&self, link: u32) -> io::Result<()> {
+        match self {
+            Ear::Calls(listener) => hear_only(&**listener, link),
+            Ear::Datagrams(socket) => hear_only(&**socket, link),
+        }
+    }
+
+    /// Passes on what is heard, for good.
+    fn serve(&self, offer: Arc<ArcSwap<Offer>>, exchange: Exchange) -> JoinHandle<()> {
+        match self {
+            Ear::Calls(listener) => tokio::spawn(calls::serve(listener.clone(), offer, exchange)),
+            Ear::Datagrams(socket) => {
+                tokio::spawn(datagrams::serve(socket.clone(), offer, exchange))
+            }
+        }
+    }
+}
+
+/// A listener that is at work. It ends with this value, and datagrams with it; calls that were passed on
+/// go on.
 struct Listening {
     port: u16,
     offer: Offer,
     shared: Arc<ArcSwap<Offer>>,
-    listener: Arc<TcpListener>,
+    ear: Ear,
     task: JoinHandle<()>,
 }
 
@@ -80,9 +101,13 @@ impl Fronts {
     }
 
     pub(super) fn list(&self) -> Vec<Front<'_>> {
-        let front = |(place, it): (&Place, &'_ Listening)| (place.ip, place.port, it.port);
+        let front = |(place, it): (&Place, &'_ Listening)| (*place, it.port);
         let fronts = self.listening.iter().map(|entry| (front(entry), &entry.1.offer.to));
-        fronts.map(|((ip, port, listener), to)| Front { ip, port, listener, to }).collect()
+        let front = |((place, listener), to)| {
+            let Place { ip, port, datagrams } = place;
+            Front { ip, port, datagrams, listener, to }
+        };
+        fronts.map(front).collect()
     }
 
     /// Listens for exactly these.
@@ -101,7 +126,7 @@ impl Fronts {
     pub(super) fn hear(&mut self, link: u32) -> io::Result<()> {
         if self.heard != Some(link) {
             let mut listening = self.listening.values();
-            listening.try_for_each(|it| hear_only(&*it.listener, link))?;
+            listening.try_for_each(|it| it.ear.hear_only(link))?;
             self.heard = Some(link);
         }
         Ok(())
@@ -109,12 +134,10 @@ impl Fronts {
 
     fn begin(&mut self, place: Place, offer: Offer, exchange: &Exchange) {
         match self.bind(place) {
-            Ok((port, listener)) => {
+            Ok((port, ear)) => {
                 let shared = Arc::new(ArcSwap::from_pointee(offer.clone()));
-                let listener = Arc::new(listener);
-                let serving = serve(listener.clone(), shared.clone(), exchange.clone());
-                let task = tokio::spawn(serving);
-                self.listening.insert(place, Listening { port, offer, shared, listener, task });
+                let task = ear.serve(shared.clone(), exchange.clone());
+                self.listening.insert(place, Listening { port, offer, shared, ear, task });
             }
             Err(error) => {
                 let (ip, port) = (place.ip, place.port);
@@ -124,13 +147,13 @@ impl Fronts {
     }
 
     /// The first port that nobody has.
-    fn bind(&self, place: Place) -> io::Result<(u16, TcpListener)> {
+    fn bind(&self, place: Place) -> io::Result<(u16, Ear)> {
         let ip = self.behind[usize::from(place.ip.is_ipv6())];
         let is_taken = |port: &u16| self.listening.values().any(|it| it.port == *port);
         for port in LISTENERS.filter(|port| !is_taken(port)) {
-            match listen(SocketAddr::new(ip, port), self.heard) {
+            match Ear::open(SocketAddr::new(ip, port), place.datagrams, self.heard) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                done => return done.map(|listener| (port, listener)),
+                done => return done.map(|ear| (port, ear)),
             }
         }
         Err(io::ErrorKind::AddrInUse.into())
@@ -144,91 +167,6 @@ impl Listening {
             self.offer = offer;
         }
     }
-}
-
-fn listen(at: SocketAddr, heard: Option<u32>) -> io::Result<TcpListener> {
-    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    heard.map_or(Ok(()), |link| hear_only(&socket, link))?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
-    socket.listen(BACKLOG)
-}
-
-async fn serve(listener: Arc<TcpListener>, offer: Arc<ArcSwap<Offer>>, exchange: Exchange) {
-    let turn = Arc::new(AtomicUsize::new(0));
-    loop {
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let Ok(stream) = hear_all(&stream).and_then(|()| at_once(stream)) else { continue };
-                let call = Call { stream, from, offer: offer.load_full(), turn: turn.clone() };
-                tokio::spawn(take(call, exchange.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a call");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-}
-
-/// A call that was accepted.
-struct Call {
-    stream: TcpStream,
-    from: SocketAddr,
-    offer: Arc<Offer>,
-    /// Whose turn it is among those behind the service.
-    turn: Arc<AtomicUsize>,
-}
-
-/// Passes a call on, or turns it away.
-async fn take(call: Call, exchange: Exchange) {
-    let Call { stream, from, offer, turn } = call;
-    let admitted = admit(from, &offer, &exchange);
-    let admitted = admitted.and_then(|caller| exchange.limits.take(&caller));
-    let reached = match admitted {
-        Ok(permit) => reach(&offer.targets, &turn).await.map(|target| (permit, target)),
-        Err(why) => Err(why),
-    };
-    match reached {
-        Ok((permit, target)) => {
-            exchange.counters.passed_on();
-            let ended = splice(stream, target, IDLE).await;
-            tracing::debug!(%from, ?ended, "call ended");
-            drop(permit);
-        }
-        Err(why) => {
-            exchange.counters.turned_away(why);
-            tracing::debug!(%from, ?why, "call turned away");
-            let _broken_off = stream.set_zero_linger();
-        }
-    }
-}
-
-fn admit(from: SocketAddr, offer: &Offer, exchange: &Exchange) -> Result<Caller, TurnAway> {
-    let callers = exchange.callers.load();
-    let caller = (exchange.interface_of)(from.ip()).and_then(|index| callers.get(&index));
-    let caller = caller.ok_or(TurnAway::UnknownCaller)?;
-    if offer.to.has(&caller.tenant) { Ok(caller.clone()) } else { Err(TurnAway::NotExported) }
-}
-
-/// One of those behind a service, each first in turn.
-async fn reach(targets: &[SocketAddr], turn: &AtomicUsize) -> Result<TcpStream, TurnAway> {
-    let first = turn.fetch_add(1, Ordering::Relaxed);
-    for step in 0..targets.len().min(TRIES) {
-        let target = targets[first.wrapping_add(step) % targets.len()];
-        match tokio::time::timeout(PATIENCE, TcpStream::connect(target)).await {
-            Ok(Ok(stream)) => return at_once(stream).map_err(|_| TurnAway::NoTarget),
-            Ok(Err(error)) => tracing::debug!(%target, %error, "does not answer"),
-            Err(_) => tracing::debug!(%target, "does not answer in time"),
-        }
-    }
-    Err(TurnAway::NoTarget)
-}
-
-/// What is passed on is passed on at once: the sender has gathered it already.
-fn at_once(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 #[cfg(test)]

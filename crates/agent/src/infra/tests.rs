@@ -1,6 +1,7 @@
 //! Calls of pods, with addresses of the loopback in place of aliases: the last byte is the
 //! interface.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use atoll_model::export::Audience;
@@ -17,7 +18,7 @@ use super::*;
 const SERVICE: [u8; 4] = [10, 96, 0, 1];
 
 /// The agent's side: its own address on the loopback, so that tests do not meet.
-fn infra(behind: [u8; 4]) -> Infra {
+pub(super) fn infra(behind: [u8; 4]) -> Infra {
     let behind = [behind.into(), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)];
     let mut infra = Infra::behind(behind, 4 * PER_POD);
     infra.exchange.interface_of = |ip| match ip {
@@ -46,7 +47,8 @@ fn occupant(tenant: &str, pod: &str) -> Occupant {
 fn slice(at: SocketAddr) -> TargetSlice {
     let slice: EndpointSlice = serde_json::from_value(json!({
         "metadata": {}, "addressType": "IPv4",
-        "ports": [{"name": "https", "port": at.port()}],
+        "ports": [{"name": "https", "port": at.port()},
+                  {"name": "https", "port": at.port(), "protocol": "UDP"}],
         "endpoints": [{"addresses": ["192.0.2.1"]}],
     }))
     .unwrap();
@@ -54,13 +56,14 @@ fn slice(at: SocketAddr) -> TargetSlice {
 }
 
 fn export(to: Audience) -> Export {
-    let ports = vec![ExportPort { name: "https".into(), port: 443 }];
+    let port = |datagrams| ExportPort { name: "https".into(), datagrams, port: 443 };
+    let ports = vec![port(false), port(true)];
     Export { to, addresses: vec![SERVICE.into()], ports }
 }
 
 /// Offers one service with these behind it; slices name no loopback, so targets are given here.
 fn offer(infra: &mut Infra, to: Audience, targets: Vec<SocketAddr>) -> Option<u16> {
-    let place = Place { ip: SERVICE.into(), port: 443 };
+    let place = Place { ip: SERVICE.into(), port: 443, datagrams: false };
     let offers = [(place, Offer { to, targets })].into();
     infra.fronts.match_offers(offers, &infra.exchange);
     infra.fronts().first().map(|front| front.listener)
@@ -161,8 +164,9 @@ async fn each_address_and_port_has_a_listener_of_its_own_which_goes_with_it() {
     let service = ("default".to_owned(), "kubernetes".to_owned());
     let backed = Backed { export: &export, slices: vec![&slice] };
     infra.offer(&[(service, backed)].into());
-    let [one, other] = infra.fronts()[..] else { panic!("two addresses have two fronts") };
-    assert_ne!(one.listener, other.listener);
+    let fronts = infra.fronts();
+    let listeners: BTreeSet<u16> = fronts.iter().map(|front| front.listener).collect();
+    assert_eq!((fronts.len(), listeners.len()), (4, 4), "by TCP and by UDP at each address");
     let (targets, at) = (infra.fronts.targets(), "192.0.2.1:6443".parse().unwrap());
     assert!(targets.iter().all(|it| *it == [at]), "{targets:?}");
     infra.offer(&BTreeMap::new());

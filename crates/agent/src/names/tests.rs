@@ -21,7 +21,7 @@ fn config() -> NamesConfig {
 }
 
 fn budget() -> Budget {
-    Budget { calls: 8, dns_connections: 8, dns_forwards: 8 }
+    Budget { calls: 8, dns_connections: 8, dns_forwards: 8, health_ports: 8 }
 }
 
 #[test]

@@ -3,8 +3,12 @@
 use anyhow::bail;
 use atoll_plan::Side;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::*;
+use crate::health_ports::Visitors;
 
 /// A kernel that can be told to refuse.
 #[derive(Default)]
@@ -64,7 +68,8 @@ impl PlainKernel for Maps {
 
 fn desk() -> Desk<Maps> {
     let outside = vec!["192.0.2.1".parse().unwrap()];
-    Desk::new(Register::new("node1", None, outside), Maps::default())
+    let health = HealthPorts::within(8, Visitors::default(), unbounded_channel().0);
+    Desk::new(Register::new("node1", None, outside), Maps::default(), health)
 }
 
 fn namespaces(names: &[&str]) -> News {
@@ -253,4 +258,58 @@ async fn an_uplink_that_refuses_is_asked_again_and_no_pod_waits_for_it() {
     desk.work().await;
     assert!(!desk.is_late());
     assert_eq!(desk.kernel.entered, [false, false]);
+}
+
+/// `web` as a load balancer whose connections stay on their node, and one of this node behind it.
+fn local_balancer() -> [News; 2] {
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 30_901, "clusterIPs": ["10.96.0.9"], "ports": [{"port": 80}]});
+    let object = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}));
+    let front = ServiceFront::read(&object.unwrap()).unwrap();
+    let labels = json!({"kubernetes.io/service-name": "web"});
+    let object = serde_json::from_value(json!({
+        "metadata": {"name": "web-1", "labels": labels}, "addressType": "IPv4",
+        "ports": [{"port": 8080}],
+        "endpoints": [{"addresses": ["10.244.1.2"], "nodeName": "node1"}],
+    }));
+    let group = PlainGroup::read(&object.unwrap()).unwrap();
+    [
+        News::Services("infra".to_owned(), Delta::All([("web".to_owned(), front)].into())),
+        News::Slices("infra".to_owned(), Delta::All([("web-1".to_owned(), group)].into())),
+    ]
+}
+
+/// The first line of what is said of the load balancer; none where nobody listens.
+async fn health() -> Option<String> {
+    let mut stream = TcpStream::connect("127.78.2.1:30901").await.ok()?;
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    answer.lines().next().map(ToOwned::to_owned)
+}
+
+#[tokio::test]
+async fn the_outside_is_told_how_a_load_balancer_of_no_tenant_fares_while_it_is_nobodys() {
+    let mut desk = desk();
+    desk.kernel.addresses = vec!["127.78.2.1".parse().unwrap()];
+    desk.look().await;
+    hear(&mut desk, [namespaces(&["infra"])]);
+    let [services, slices] = local_balancer();
+    hear(&mut desk, [services]);
+    desk.work().await;
+    assert_eq!(health().await, None, "not everything was seen yet");
+    desk.kernel.refuses = true;
+    hear(&mut desk, [slices]);
+    desk.work().await;
+    assert_eq!(health().await.as_deref(), Some("HTTP/1.1 503 Service Unavailable"), "not led");
+    desk.kernel.refuses = false;
+    desk.work().await;
+    assert_eq!(health().await.as_deref(), Some("HTTP/1.1 200 OK"));
+    let gone = Delta::Gone("web-1".to_owned());
+    hear(&mut desk, [News::Slices("infra".to_owned(), gone)]);
+    desk.work().await;
+    assert_eq!(health().await.as_deref(), Some("HTTP/1.1 503 Service Unavailable"));
+    hear(&mut desk, [News::Namespaces(Delta::Gone("infra".to_owned()))]);
+    desk.work().await;
+    assert_eq!(health().await, None);
 }

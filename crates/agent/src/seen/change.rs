@@ -71,8 +71,8 @@ pub(crate) enum Change {
     Held(String, Delta<String, Held>),
     /// Addresses of the outside that this node answers for, whatever network they are for.
     Answered(Delta<String, Held>),
-    /// Services of any network that every node leads the outside to, or that their owners open to other
-    /// networks, by how they are exposed.
+    /// Services of any network that every node leads the outside to, or says something of to the outside, or
+    /// that their owners open to other networks, by how they are exposed.
     Exposed(Exposure, Delta<ServiceName, Exposed>),
 }
 

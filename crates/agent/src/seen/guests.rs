@@ -8,78 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use atoll_model::compile::ServiceFront;
-use atoll_model::export::ServiceName;
-use atoll_model::opening::Opening;
 use atoll_model::outside::Held;
 use atoll_types::NetworkId;
-use k8s_openapi::api::core::v1::Service;
 
-use super::listed::absorb_known;
-use super::{Delta, Seen};
-
-/// How a service is exposed, as its type says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exposure {
-    /// At a port of every node.
-    NodePort,
-    /// At an address of the outside, and at a port of every node.
-    LoadBalancer,
-}
-
-impl Exposure {
-    /// All there are.
-    pub(crate) const ALL: [Exposure; 2] = [Exposure::NodePort, Exposure::LoadBalancer];
-
-    /// What stands in the service.
-    pub(crate) fn type_of_service(self) -> &'static str {
-        match self {
-            Exposure::NodePort => "NodePort",
-            Exposure::LoadBalancer => "LoadBalancer",
-        }
-    }
-
-    /// Whether a service is behind a port of nodes that have no pod of it.
-    pub(crate) fn is_everywhere(service: &Service) -> bool {
-        ServiceFront::read(service).is_ok_and(|front| {
-            let has_any = front.ports.iter().any(|port| port.node_port.is_some());
-            !front.external_local_only && has_any
-        })
-    }
-}
-
-/// What a service that is exposed says to nodes that have no pod of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
-    /// Whether it is behind a port of theirs.
-    pub(crate) is_everywhere: bool,
-    /// Whom its owner opens it to, if to anybody.
-    pub(crate) opening: Option<Opening>,
-}
+use super::Seen;
 
 impl Seen {
-    pub(super) fn absorb_exposed(
-        &mut self,
-        exposure: Exposure,
-        delta: Delta<ServiceName, Exposed>,
-    ) {
-        match delta {
-            Delta::All(all) => drop(self.exposed.insert(exposure, all)),
-            Delta::Put(..) | Delta::Gone(_) => {
-                if let Some(known) = self.exposed.get_mut(&exposure) {
-                    absorb_known(known, delta);
-                }
-            }
-        }
-    }
-
-    /// Whether they were all listed, and whose they are is known.
-    pub(super) fn has_seen_exposed(&self) -> bool {
-        let is_listed = Exposure::ALL.iter().all(|exposure| self.exposed.contains_key(exposure));
-        let are_none = self.exposed.values().all(BTreeMap::is_empty);
-        is_listed && (are_none || self.namespaces.is_some())
-    }
-
     /// The networks that have a pod here, and their numbers.
     pub(super) fn with_pods(&self) -> BTreeMap<&str, NetworkId> {
         let own = self.own_ports.iter().flat_map(BTreeMap::values);
@@ -137,10 +71,9 @@ mod tests {
     use atoll_model::compile::Outlet;
     use atoll_model::outside::Purpose;
     use atoll_plan::Resolver;
-    use serde_json::{Value, json};
 
     use super::*;
-    use crate::seen::{Change, Joined, Tenancy};
+    use crate::seen::{Change, Delta, Exposed, Exposure, Joined, Tenancy};
 
     fn network(number: u32) -> NetworkId {
         number.try_into().unwrap()
@@ -198,8 +131,8 @@ mod tests {
     fn a_network_whose_service_every_node_leads_to_is_a_guest_while_there_is_one() {
         let mut seen = seen();
         let service = |namespace: &str| (namespace.to_owned(), "web".to_owned());
-        let everywhere = Exposed { is_everywhere: true, opening: None };
-        let all = [(service("shop"), everywhere.clone()), (service("unknown"), everywhere)];
+        let exposed = Exposed { is_everywhere: true, health_port: None, opening: None };
+        let all = [(service("shop"), exposed.clone()), (service("unknown"), exposed)];
         seen.absorb(Change::Exposed(Exposure::NodePort, Delta::All(all.into())));
         let names: Vec<String> = seen.scope().names.into_iter().collect();
         assert_eq!(names, ["acme.default", "hooli.default"]);
@@ -207,19 +140,6 @@ mod tests {
         assert_eq!(seen.scope().guests.keys().collect::<Vec<_>>(), ["hooli.default"]);
         seen.absorb(Change::Exposed(Exposure::NodePort, Delta::Gone(service("shop"))));
         assert!(seen.scope().guests.is_empty());
-    }
-
-    #[test]
-    fn every_node_leads_to_services_that_have_a_port_and_take_clients_anywhere() {
-        let is_everywhere = |mut spec: Value| {
-            spec["type"] = json!("NodePort");
-            Exposure::is_everywhere(&serde_json::from_value(json!({"spec": spec})).unwrap())
-        };
-        let ports = json!([{"port": 80}, {"port": 81, "nodePort": 30081}]);
-        assert!(is_everywhere(json!({"ports": ports})));
-        assert!(is_everywhere(json!({"ports": ports, "externalTrafficPolicy": "Cluster"})));
-        assert!(!is_everywhere(json!({"ports": ports, "externalTrafficPolicy": "Local"})));
-        assert!(!is_everywhere(json!({"ports": [{"port": 80}, {"port": 81, "nodePort": 0}]})));
     }
 
     #[test]

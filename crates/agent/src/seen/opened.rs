@@ -126,7 +126,7 @@ mod tests {
             "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.66"}]}},
         });
         let opening = Opening::read(&serde_json::from_value(service).unwrap()).unwrap().unwrap();
-        Exposed { is_everywhere: false, opening: Some(opening) }
+        Exposed { is_everywhere: false, health_port: None, opening: Some(opening) }
     }
 
     fn expose(seen: &mut Seen, namespace: &str, exposed: Exposed) {

@@ -10,7 +10,6 @@ use atoll_api::{Network, NetworkIsolation, Port, marks};
 use atoll_model::compile::{PlacedPort, ServiceFront};
 use atoll_model::export::{Export, ExportError, ServiceName};
 use atoll_model::intent::DnsPlan;
-use atoll_model::opening::Opening;
 use atoll_types::Cidr;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use kube::ResourceExt;
@@ -18,8 +17,8 @@ use kube::core::PartialObjectMeta;
 
 use crate::probe::{PodName, Probed};
 use crate::seen::{
-    Exported, Exposed, Exposure, Joined, NetworkDns, Outside, PortKey, SeenNamespace, SeenNode,
-    Sibling, Tenancy, Upstreams,
+    Exported, Joined, NetworkDns, Outside, PortKey, SeenNamespace, SeenNode, Sibling, Tenancy,
+    Upstreams,
 };
 
 /// A node with an address for tunnel packets, and its zone, where it is in one.
@@ -147,14 +146,6 @@ pub(super) fn probed(pod: &PartialObjectMeta<Pod>) -> Option<(PodName, Probed)> 
 
 pub(super) fn service_name(service: &Service) -> ServiceName {
     (service.namespace().unwrap_or_default(), service.name_any())
-}
-
-/// A service that concerns nodes without a pod of it. What it says of others that cannot be read is as
-/// good as unsaid; the controller tells its owner.
-pub(super) fn exposed(service: &Service) -> Option<Exposed> {
-    let is_everywhere = Exposure::is_everywhere(service);
-    let opening = Opening::read(service).and_then(Result::ok);
-    (is_everywhere || opening.is_some()).then_some(Exposed { is_everywhere, opening })
 }
 
 /// A service that cannot be exported is not, and that is said once for each change of it.

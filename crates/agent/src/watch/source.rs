@@ -18,11 +18,11 @@ use tokio::sync::mpsc::Sender;
 use super::Watch;
 use super::follow::{at_hand, follow, follow_twofold};
 use super::objects::{
-    exported, exposed, front, joined, key, named, network_dns, placed, probed, read_ranges,
-    seen_namespace, seen_node, service_name, sibling,
+    exported, front, joined, key, named, network_dns, placed, probed, read_ranges, seen_namespace,
+    seen_node, service_name, sibling,
 };
 use crate::policy::{Ward, watch as policy};
-use crate::seen::{Change, Exposure, Quarter};
+use crate::seen::{Change, Exposed, Exposure, Quarter};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -131,14 +131,14 @@ impl Source {
         ))
     }
 
-    /// The services of a type that every node leads the outside to, or that are open to others: where they
-    /// are, and whom they are open to.
+    /// The services of a type that every node leads the outside to, or says something of, or that are open to
+    /// others: where they are, and whom they are open to.
     pub(super) fn exposed(&self, exposure: Exposure) -> Watch {
         let of_type = format!("spec.type={}", exposure.type_of_service());
         Watch::start(follow::<Service, _, _>(
             Api::all(self.client.clone()),
             at_hand().fields(&of_type),
-            |service| Some((service_name(service), exposed(service)?)),
+            |service| Some((service_name(service), Exposed::read(service)?)),
             service_name,
             (self.changes.clone(), move |delta| Change::Exposed(exposure, delta)),
         ))

@@ -4,6 +4,7 @@
 mod cluster_addresses;
 mod crd;
 mod event;
+mod health_port;
 mod names;
 mod namespace;
 mod node_ports;

@@ -127,7 +127,7 @@ impl Given {
 }
 
 /// A number that was asked for.
-fn check(asked: u16, is_free: impl Fn(u16) -> bool) -> Result<u16, &'static str> {
+pub(super) fn check(asked: u16, is_free: impl Fn(u16) -> bool) -> Result<u16, &'static str> {
     if !NODE_PORTS.contains(&asked) {
         return Err("provided port is not in the valid range. The range of valid ports is \
                     30000-32767");
@@ -135,7 +135,7 @@ fn check(asked: u16, is_free: impl Fn(u16) -> bool) -> Result<u16, &'static str>
     is_free(asked).then_some(asked).ok_or("provided port is already allocated")
 }
 
-fn next_free(is_free: impl Fn(u16) -> bool, from: u32) -> Option<u16> {
+pub(super) fn next_free(is_free: impl Fn(u16) -> bool, from: u32) -> Option<u16> {
     let start = u16::try_from(from % 2768).unwrap_or(0);
     (0..2768).map(|step| NODE_PORTS.start + (start + step) % 2768).find(|number| is_free(*number))
 }

@@ -1,6 +1,6 @@
 //! Services: defaults, and which of their fields stay and which go when they change.
 
-use super::{cluster_addresses, node_ports};
+use super::{cluster_addresses, health_port, node_ports};
 use crate::failure::Cause;
 use crate::object::{at, remove, set, set_default, text};
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ pub(crate) enum Claim {
 pub(super) fn claims(service: &Value) -> Vec<Claim> {
     let addresses = cluster_addresses::named(service);
     let addresses = addresses.into_iter().filter_map(|ip| ip.parse().ok()).map(Claim::Address);
-    let ports = node_ports::named(service).into_iter().map(Claim::NodePort);
+    let ports = node_ports::named(service).into_iter().chain(health_port::named(service));
+    let ports = ports.map(Claim::NodePort);
     addresses.chain(ports).collect()
 }
 
@@ -43,7 +44,8 @@ pub(crate) fn provision(
     from: u32,
 ) -> Result<(), Cause> {
     cluster_addresses::give(service, &taken, from)?;
-    node_ports::give(service, is_new, &taken, from)
+    node_ports::give(service, is_new, &taken, from)?;
+    health_port::give(service, &taken, from)
 }
 
 pub(super) fn fill_defaults(service: &mut Value) {
@@ -85,6 +87,7 @@ pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
         }
     }
     node_ports::keep(service, old);
+    health_port::keep(service, old);
 }
 
 /// Takes away what only the type that the service had before has a use for. What the update says anew
@@ -105,6 +108,7 @@ pub(super) fn drop_of_former_type(service: &mut Value, old: &Value) {
         set(service, "status.loadBalancer", json!({}));
     }
     node_ports::drop_of_former_type(service, old);
+    health_port::drop_of_former_type(service, old);
 }
 
 fn drop_unchanged(service: &mut Value, old: &Value, field: &str) {
@@ -137,6 +141,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<Cause> {
         }
     }
     causes.extend(node_ports::validate(service));
+    causes.extend(health_port::validate(service, old));
     causes.extend(old.and_then(|old| changed_address(old, address, kind)));
     causes
 }

@@ -145,3 +145,54 @@ async fn a_load_balancer_has_no_node_ports_where_it_wants_none() {
     let why = "spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is";
     assert!(told.message.contains(why), "{}", told.message);
 }
+
+fn stays_on_its_node(number: Option<i32>) -> Value {
+    json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local",
+           "healthCheckNodePort": number, "ports": two_ports()})
+}
+
+#[tokio::test]
+async fn a_load_balancer_that_stays_on_its_node_has_a_health_port_until_it_does_not() {
+    let subject = Subject::new().await;
+    let made = spec(create(&subject, "web", stays_on_its_node(None)).await);
+    let had = made.health_check_node_port;
+    assert!(had.is_some_and(|port| (30_000..32_768).contains(&port)), "{had:?}");
+    assert!(!node_ports(&made).contains(&had), "one of its own");
+
+    let kept = spec(patch(&subject, "web", json!({"sessionAffinity": "ClientIP"})).await);
+    assert_eq!(kept.health_check_node_port, had);
+    let unsaid = spec(patch(&subject, "web", json!({"healthCheckNodePort": null})).await);
+    assert_eq!(unsaid.health_check_node_port, had);
+    let other = patch(&subject, "web", json!({"healthCheckNodePort": 32_767})).await;
+    let why = "spec.healthCheckNodePort: Forbidden: field is immutable";
+    assert!(refusal(other).message.contains(why));
+
+    for taken in [had, node_ports(&made)[0]] {
+        let told = refusal(create(&subject, "heir", stays_on_its_node(taken)).await).message;
+        assert!(told.contains("provided port is already allocated"), "{told}");
+    }
+    let anywhere = json!({"externalTrafficPolicy": "Cluster"});
+    let anywhere = spec(patch(&subject, "web", anywhere).await);
+    assert_eq!(anywhere.health_check_node_port, None);
+    let heir = spec(create(&subject, "heir", stays_on_its_node(had)).await);
+    assert_eq!(heir.health_check_node_port, had, "what it had is free");
+    let inside = spec(patch(&subject, "heir", json!({"type": "ClusterIP"})).await);
+    assert_eq!(inside.health_check_node_port, None);
+}
+
+#[tokio::test]
+async fn nobody_else_asks_for_a_health_port_and_none_is_outside_of_the_range() {
+    let subject = Subject::new().await;
+    let why =
+        "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+    for kind in ["NodePort", "LoadBalancer"] {
+        let asked = json!({"type": kind, "healthCheckNodePort": 30_990, "ports": two_ports()});
+        let told = refusal(create(&subject, "web", asked).await).message;
+        assert!(told.contains(why), "{kind}: {told}");
+    }
+    let told = refusal(create(&subject, "web", stays_on_its_node(Some(80))).await).message;
+    assert!(told.contains("port is not in the valid range"), "{told}");
+    create(&subject, "web", json!({"ports": two_ports()})).await.unwrap();
+    let told = refusal(patch(&subject, "web", json!({"healthCheckNodePort": 30_990})).await);
+    assert!(told.message.contains(why), "{}", told.message);
+}

@@ -45,6 +45,7 @@ mod port_scan;
 #[path = "../../../oracle/tests/random/mod.rs"]
 mod random;
 mod service_choice;
+mod service_datagrams;
 mod service_doors;
 mod service_maps;
 mod service_packets;

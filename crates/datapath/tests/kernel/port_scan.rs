@@ -151,7 +151,8 @@ fn only_doors_answer(egress: Option<Egress>) {
         plan.doors.insert(pod.network, Doors { cluster, ..Doors::default() });
         for (api, listener) in [("10.96.0.1", LISTENER), ("fd96::1", LISTENER + 1)] {
             let addr = NetAddr::new(pod.network, ip(api));
-            plan.service_doors.insert(ServiceDoor { addr, port: 443 }, listener);
+            let door = ServiceDoor { addr, port: 443, datagrams: false };
+            plan.service_doors.insert(door, listener);
         }
         plan.egress.extend(egress.map(|egress| (pod.network, egress)));
         let own = [node.underlay.into(), ip(UNDERLAY_V6)];

@@ -22,7 +22,7 @@ const LISTENER: u16 = 61100;
 const APIS: [&str; 2] = ["10.96.0.1", "fd96::1"];
 
 fn door(pod: &Pod, api: IpAddr) -> ServiceDoor {
-    ServiceDoor { addr: NetAddr::new(pod.network, api), port: 443 }
+    ServiceDoor { addr: NetAddr::new(pod.network, api), port: 443, datagrams: false }
 }
 
 /// Each family has a port of its own.

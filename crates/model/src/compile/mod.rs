@@ -16,7 +16,7 @@ pub use egress::{Outlet, OutletOf, never_outside, only};
 pub use openings::Opened;
 pub use placed_port::{PlacedPort, PortError};
 pub use services::{
-    EndpointGroup, Followed, PlainBook, PlainGroup, Rank, ResolverFront, ServiceBook,
+    EndpointGroup, Followed, PlainBook, PlainGroup, PlainHealth, Rank, ResolverFront, ServiceBook,
     ServiceComplaint, ServiceError, ServiceFront, ServiceName,
 };
 pub use topology::{

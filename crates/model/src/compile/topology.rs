@@ -68,6 +68,8 @@ pub struct Front<'a> {
     pub ip: IpAddr,
     /// The service's port.
     pub port: u16,
+    /// Whether it is of UDP; else it is of TCP.
+    pub datagrams: bool,
     /// The agent's port.
     pub listener: u16,
     /// Who may call it.
@@ -245,7 +247,8 @@ fn service_doors(view: &NodeView<'_>, compiled: &Compiled) -> BTreeMap<ServiceDo
         let Some(occupant) = compiled.occupants.get(name) else { continue };
         for front in view.fronts.iter().filter(|front| front.to.has(occupant.tenant())) {
             let addr = NetAddr::new(interface.guard.network, front.ip);
-            doors.insert(ServiceDoor { addr, port: front.port }, front.listener);
+            let Front { port, datagrams, listener, .. } = *front;
+            doors.insert(ServiceDoor { addr, port, datagrams }, listener);
         }
     }
     doors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod across;
+mod health;
 mod leads_where;
 mod order;
 mod plain;

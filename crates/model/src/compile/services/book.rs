@@ -100,7 +100,10 @@ impl ServiceBook {
     }
 
     /// The networks that services lead to from this one, beside itself.
-    fn kin<'a>(&'a self, network: &'a str) -> impl Iterator<Item = (&'a String, &'a Network)> {
+    pub(super) fn kin<'a>(
+        &'a self,
+        network: &'a str,
+    ) -> impl Iterator<Item = (&'a String, &'a Network)> {
         let prefix = tenant_prefix(network);
         let is_apart = self.networks.get(network).is_none_or(|known| known.followed.is_shared);
         let of_tenant = self.networks.range(prefix.to_owned()..);
@@ -165,6 +168,10 @@ impl ServiceBook {
         for service in known.put_slice(key, group) {
             self.compile(network, &service);
         }
+    }
+
+    pub(super) fn vantage(&self) -> &Vantage {
+        &self.vantage
     }
 
     pub(super) fn network(&self, name: &str) -> Option<&Network> {

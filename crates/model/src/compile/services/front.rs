@@ -36,6 +36,8 @@ pub struct ServiceFront {
     pub external_local_only: bool,
     /// The clients that are let in at the addresses of a load balancer; none: all.
     pub sources: Option<BTreeSet<Cidr>>,
+    /// The port of every node that says whether the node has somebody behind the service.
+    pub health_port: Option<NonZeroU16>,
 }
 
 /// A port of a service.
@@ -106,6 +108,7 @@ impl ServiceFront {
             local_only: spec.internal_traffic_policy.as_deref() == Some("Local"),
             external_local_only: spec.external_traffic_policy.as_deref() == Some("Local"),
             sources: sources(spec)?,
+            health_port: health_port(spec),
         })
     }
 }
@@ -168,6 +171,14 @@ fn sources(spec: &k8s::ServiceSpec) -> Result<Option<BTreeSet<Cidr>>, ServiceErr
 fn node_port(number: i32) -> Result<Option<NonZeroU16>, ServiceError> {
     let number = u16::try_from(number).map_err(|_| ServiceError::NodePort(number))?;
     Ok(NonZeroU16::new(number))
+}
+
+/// A number that stands in any other service is not meant, and one that is none is nobody's.
+fn health_port(spec: &k8s::ServiceSpec) -> Option<NonZeroU16> {
+    let is_asked = spec.type_.as_deref() == Some("LoadBalancer")
+        && spec.external_traffic_policy.as_deref() == Some("Local");
+    let number = spec.health_check_node_port.filter(|_| is_asked)?;
+    u16::try_from(number).ok().and_then(NonZeroU16::new)
 }
 
 fn affinity(spec: &k8s::ServiceSpec) -> Result<Option<Duration>, ServiceError> {
@@ -258,6 +269,21 @@ mod tests {
         let wrong = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 70000}]});
         let wrong = web(&wrong).unwrap_err();
         assert!(wrong.to_string().starts_with("the service's nodePort 70000"));
+    }
+
+    #[test]
+    fn only_a_load_balancer_whose_connections_stay_on_their_node_has_a_health_port() {
+        let number = |kind: &str, policy: &str, number: i32| {
+            let more = json!({"type": kind, "externalTrafficPolicy": policy,
+                              "healthCheckNodePort": number});
+            web(&more).unwrap().health_port.map(NonZeroU16::get)
+        };
+        assert_eq!(number("LoadBalancer", "Local", 30_900), Some(30_900));
+        for wrong in [0, -1, 70_000] {
+            assert_eq!(number("LoadBalancer", "Local", wrong), None);
+        }
+        assert_eq!(number("LoadBalancer", "Cluster", 30_900), None);
+        assert_eq!(number("NodePort", "Local", 30_900), None);
     }
 
     #[test]

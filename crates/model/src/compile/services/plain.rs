@@ -28,14 +28,14 @@ use crate::export::is_elsewhere;
 pub struct PlainGroup {
     service: String,
     ports: BTreeMap<(String, Protocol), NonZeroU16>,
-    members: Vec<PlainMember>,
+    pub(super) members: Vec<PlainMember>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct PlainMember {
-    member: Member,
-    ip: IpAddr,
-    node: Option<String>,
+pub(super) struct PlainMember {
+    pub(super) member: Member,
+    pub(super) ip: IpAddr,
+    pub(super) node: Option<String>,
 }
 
 impl PlainGroup {
@@ -71,11 +71,11 @@ fn members(endpoint: &Endpoint) -> Vec<PlainMember> {
 /// The services of all namespaces of no tenant, as the plain pods of one node see them.
 #[derive(Debug)]
 pub struct PlainBook {
-    vantage: Vantage,
+    pub(super) vantage: Vantage,
     /// The node's addresses that clients from outside come to.
     outside: Vec<IpAddr>,
-    services: BTreeMap<ObjectKey, ServiceFront>,
-    groups: BTreeMap<ObjectKey, BTreeMap<String, PlainGroup>>,
+    pub(super) services: BTreeMap<ObjectKey, ServiceFront>,
+    pub(super) groups: BTreeMap<ObjectKey, BTreeMap<String, PlainGroup>>,
     /// The service of each slice.
     served_by: BTreeMap<ObjectKey, ObjectKey>,
     /// What each service is served at.
@@ -111,6 +111,11 @@ impl PlainBook {
         let entered = self.services.iter().filter(|(_, front)| has_node_port(front));
         let entered: Vec<_> = entered.map(|(key, _)| key.clone()).collect();
         entered.iter().for_each(|service| self.compile(service));
+    }
+
+    /// The addresses of the node that clients from outside come to.
+    pub fn entered_at(&self) -> &[IpAddr] {
+        &self.outside
     }
 
     /// Whether clients from outside are served anything.

@@ -206,18 +206,23 @@ fn a_network_has_a_door_to_a_service_where_a_tenant_that_may_call_it_has_a_pod_h
     let elsewhere = port(3, "10.0.0.5", "web", "node2");
     let asked = ports.each_ref().map(attachment);
     let (all, one) = (Audience::All, Audience::Listed(["tenant-2".to_owned()].into()));
-    let front = |last, to| Front { ip: [10, 96, 0, last].into(), port: 443, listener: 61100, to };
+    let front = |last, datagrams, to| {
+        let (ip, listener) = ([10, 96, 0, last].into(), 61100 + u16::from(datagrams));
+        Front { ip, port: 443, datagrams, listener, to }
+    };
     let view = NodeView {
         node: "node1",
         nodes: [("node2", [192, 0, 2, 2].into())].into(),
         ports: ports.iter().chain([&elsewhere]).collect(),
         attachments: asked.iter().collect(),
-        fronts: vec![front(1, &all), front(7, &one)],
+        fronts: vec![front(1, false, &all), front(7, false, &one), front(7, true, &one)],
         ..NodeView::default()
     };
     let doors = compile(&view).plan.service_doors;
-    let texts: Vec<_> = doors.keys().map(|door| door.addr.to_string()).collect();
-    assert_eq!(texts, ["1/10.96.0.1", "2/10.96.0.1", "2/10.96.0.7"]);
+    let text = |door: &ServiceDoor| format!("{} {}", door.addr, door.protocol());
+    let texts: Vec<_> = doors.keys().map(text).collect();
+    let of_both = ["2/10.96.0.1 TCP", "2/10.96.0.7 TCP", "2/10.96.0.7 UDP"];
+    assert_eq!(texts, [&["1/10.96.0.1 TCP"], &of_both[..]].concat());
 }
 
 #[test]
