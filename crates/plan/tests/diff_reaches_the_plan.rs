@@ -489,7 +489,7 @@ fn a_pod_is_reachable_before_it_may_speak_and_unreachable_before_its_link_goes()
             "put the doors of network 1".into(),
             "put service 1/10.0.0.100:80 TCP".into(),
             "put service 1/192.0.2.1:80 TCP from outside".into(),
-            "put the door to 1/10.0.0.1 port 443 at 61005".into(),
+            "put the door to 1/10.0.0.1 port 443 of TCP at 61005".into(),
             "close 10.0.0.0/24 to network 1 outside".into(),
             "put the egress of network 1".into(),
             "put what is open: TCP port 80 of 192.0.2.80 to network 1".into(),

@@ -3,8 +3,8 @@
 //! What a pod sends from one port is a *flow*: it goes to one of those behind the service, from a socket of
 //! its own, and what comes back there goes to the pod. The rules: whom a pod may call is asked at each of
 //! its datagrams; a flow is one call of its pod's share, and a pod that has no more of them loses the one
-//! that was silent longest, if it was for a moment, and never another pod's; and nothing here waits for anybody: what cannot be passed
-//! on at once is lost, as datagrams may be.
+//! that was silent longest, if it was for a moment, and never another pod's; and nothing here waits for
+//! anybody: what cannot be passed on at once is lost, as datagrams may be.
 
 mod flow;
 

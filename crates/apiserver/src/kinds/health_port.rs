@@ -84,12 +84,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn service(kind: &str, policy: &str, number: Value) -> Value {
+    fn service(kind: &str, policy: &str, number: &Value) -> Value {
         json!({"spec": {"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": number,
                         "ports": [{"port": 80, "nodePort": 30_000}]}})
     }
 
-    fn given(kind: &str, policy: &str, number: Value) -> Result<Option<u16>, String> {
+    fn given(kind: &str, policy: &str, number: &Value) -> Result<Option<u16>, String> {
         let mut service = service(kind, policy, number);
         let taken = |claim| claim == Claim::NodePort(30_001);
         give(&mut service, &taken, 0).map_err(|cause| cause.message)?;
@@ -98,38 +98,38 @@ mod tests {
 
     #[test]
     fn a_load_balancer_that_stays_on_its_node_has_one_that_nobody_else_has() {
-        assert_eq!(given("LoadBalancer", "Local", Value::Null), Ok(Some(30_002)));
-        assert_eq!(given("LoadBalancer", "Local", json!(30_700)), Ok(Some(30_700)));
+        assert_eq!(given("LoadBalancer", "Local", &Value::Null), Ok(Some(30_002)));
+        assert_eq!(given("LoadBalancer", "Local", &json!(30_700)), Ok(Some(30_700)));
         for (kind, policy) in [("LoadBalancer", "Cluster"), ("NodePort", "Local")] {
-            assert_eq!(given(kind, policy, Value::Null), Ok(None), "{kind} {policy}");
+            assert_eq!(given(kind, policy, &Value::Null), Ok(None), "{kind} {policy}");
         }
         for (number, why) in [(30_001, "already"), (30_000, "already"), (80, "30000-32767")] {
-            let told = given("LoadBalancer", "Local", json!(number)).unwrap_err();
+            let told = given("LoadBalancer", "Local", &json!(number)).unwrap_err();
             assert!(told.contains(why), "{told}");
         }
     }
 
     #[test]
     fn it_is_kept_and_may_not_be_another() {
-        let old = service("LoadBalancer", "Local", json!(30_700));
-        let mut new = service("LoadBalancer", "Local", Value::Null);
+        let old = service("LoadBalancer", "Local", &json!(30_700));
+        let mut new = service("LoadBalancer", "Local", &Value::Null);
         keep(&mut new, &old);
         assert_eq!(named(&new), Some(30_700));
         assert!(validate(&new, Some(&old)).is_none());
-        let other = service("LoadBalancer", "Local", json!(30_701));
+        let other = service("LoadBalancer", "Local", &json!(30_701));
         assert!(validate(&other, Some(&old)).unwrap().message.contains("immutable"));
     }
 
     #[test]
     fn it_goes_with_what_it_was_for_and_nobody_else_asks_for_one() {
-        let old = service("LoadBalancer", "Local", json!(30_700));
+        let old = service("LoadBalancer", "Local", &json!(30_700));
         for (kind, policy) in [("LoadBalancer", "Cluster"), ("NodePort", "Local")] {
-            let mut new = service(kind, policy, json!(30_700));
+            let mut new = service(kind, policy, &json!(30_700));
             assert!(validate(&new, None).unwrap().message.contains("may only be set"), "{kind}");
             drop_of_former_type(&mut new, &old);
             assert_eq!((named(&new), validate(&new, Some(&old)).is_none()), (None, true));
         }
-        let wrong = service("LoadBalancer", "Local", json!(70_000));
+        let wrong = service("LoadBalancer", "Local", &json!(70_000));
         assert!(validate(&wrong, None).unwrap().message.contains("between 1 and 65535"));
     }
 }
