@@ -256,7 +256,7 @@ fn tenant(name: &str, shop: &str) -> String {
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web", "namespace": name,
                      "annotations": {"atoll.dev/nics": r#"[{"ip":"10.0.0.5"}]"#}},
-        "spec": pod_spec(&json!({}))});
+        "spec": pod_spec(&json!({"kubernetes.io/hostname": "node1"}))});
     let shop = service(name, "shop", &json!({"vip": shop}));
     let away = |it: &str, to: &str| {
         service(name, it, &json!({"type": "ExternalName", "externalName": to}))
