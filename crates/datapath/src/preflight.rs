@@ -14,7 +14,8 @@ use crate::netlink::Netlink;
 const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// Capabilities and their numbers.
-const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_BPF", 39)];
+const NEEDED: [(&str, u32); 4] =
+    [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21), ("CAP_BPF", 39)];
 
 /// Why this machine cannot run the datapath.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn missing_capabilities_are_named() {
         let none = check_capabilities("Name:\tx\nCapEff:\t0000000000000000\n").unwrap_err();
-        let sentence = "run as root: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_BPF missing";
+        let sentence = "run as root: CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, CAP_BPF missing";
         assert_eq!(none.to_string(), sentence);
         assert_eq!(check_capabilities("CapEff:\t000001ffffffffff\n"), Ok(()));
         let without_bpf = check_capabilities("CapEff:\t0000007fffffffff\n").unwrap_err();

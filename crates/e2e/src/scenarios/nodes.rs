@@ -53,7 +53,10 @@ fn seconds(time: &Value) -> Result<i64> {
 
 /// As the API has it, after every default was filled in.
 pub(crate) fn least_privilege(stage: &Stage) -> Result<()> {
-    let needed = [("controller", Value::Null), ("agent", json!(["NET_ADMIN", "SYS_ADMIN", "BPF"]))];
+    let needed = [
+        ("controller", Value::Null),
+        ("agent", json!(["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "BPF"])),
+    ];
     for (component, capabilities) in needed {
         let select = format!("--selector=app.kubernetes.io/component={component}");
         let pods = stage.kubectl.get(&["pods", "--namespace", NAMESPACE, &select])?;
