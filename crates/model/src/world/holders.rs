@@ -151,7 +151,7 @@ impl Claim {
             }
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
-                    world.indexes.vpc_of_id.insert(id, vpc.clone());
+                    world.indexes.vpcs_of_id.add(id, vpc.clone());
                 }
             }
         }
@@ -176,9 +176,9 @@ impl Claim {
                 world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
                 world.indexes.blocks_of.remove(&self.holder, block);
             }
-            Thing::Vpc(_) => {
+            Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
-                    world.indexes.vpc_of_id.remove(&id);
+                    world.indexes.vpcs_of_id.remove(&id, vpc);
                 }
             }
         }

@@ -20,7 +20,8 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_type: Groups<String, ObjectName>,
     pub(crate) provided_of_type: Groups<String, ObjectName>,
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
-    pub(crate) vpc_of_id: HashMap<NetworkId, Vpc>,
+    /// One, but for a moment in which a second was promised what the first has.
+    pub(crate) vpcs_of_id: Groups<NetworkId, Vpc>,
     pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
     pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,

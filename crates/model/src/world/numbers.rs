@@ -49,8 +49,8 @@ impl World {
 
     /// The subnets whose range holds an address, by the VPC that has its number.
     pub(crate) fn subnets_that_hold(&self, address: NetAddr) -> Vec<ObjectName> {
-        let vpc = self.indexes.vpc_of_id.get(&address.network);
-        let networks = vpc.into_iter().flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc));
+        let vpcs = self.indexes.vpcs_of_id.of(&address.network);
+        let networks = vpcs.flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc));
         let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
         plans
             .flat_map(|plan| self.indexes.subnets_of_network.of(&plan.name))

@@ -171,8 +171,8 @@ impl World {
         for subnet in self.subnets_that_hold(address) {
             touched.insert(Key::new(Kind::Subnet, subnet));
         }
-        let vpc = self.indexes.vpc_of_id.get(&address.network);
-        for network in vpc.into_iter().flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc)) {
+        let vpcs = self.indexes.vpcs_of_id.of(&address.network);
+        for network in vpcs.flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc)) {
             if self.networks.get(network).is_some_and(|network| network.meta.deleting) {
                 touched.insert(Key::new(Kind::Network, network.clone()));
             }

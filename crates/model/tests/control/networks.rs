@@ -251,6 +251,9 @@ fn a_vpc_that_was_promised_the_number_of_another_gets_one_of_its_own() {
     assert_eq!(told(&scene, "acme.default").1, Some(1));
     assert_eq!(told(&scene, "acme.late").0, NetworkPhase::Active);
     assert_eq!(told(&scene, "acme.late").1, Some(2));
+    scene.create(pod("shop/web", Some("default"), None));
+    let subnet = scene.cluster.subnet("acme.default.10-0-0-0-16").status.clone().unwrap();
+    assert_eq!(subnet.used, 1, "the number is known to be the one's that kept it");
 }
 
 #[test]
