@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::documents::{self, yaml};
 use crate::fixture::{Lab, await_condition, await_some};
 use crate::outside::{entered, set_egress};
 
@@ -10,10 +11,6 @@ const NODES: [(&str, &str); 3] =
     [("node1", "172.30.0.11"), ("node2", "172.30.0.12"), ("node3", "172.30.0.13")];
 const NODE_PORT: u16 = 30180;
 const EXIT: &str = "172.30.0.214";
-
-fn yaml(documents: &[Value]) -> String {
-    documents.iter().map(|document| format!("---\n{document}\n")).collect()
-}
 
 fn tenant(name: &str) -> String {
     yaml(&[
@@ -27,15 +24,8 @@ fn tenant(name: &str) -> String {
 /// A pod at a node, under the node's name; in every tenant it has the same address.
 fn pod(tenant: &str, place: usize) -> Value {
     let (node, nics) = (NODES[place].0, format!(r#"[{{"ip":"10.0.0.{}"}}]"#, 5 + place));
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": node, "namespace": tenant, "labels": {"app": node},
-                     "annotations": {"atoll.dev/nics": nics}},
-        "spec": {"nodeSelector": {"kubernetes.io/hostname": node},
-                 "terminationGracePeriodSeconds": 1,
-                 "containers": [{"name": "toolbox", "image": "none",
-                                 "command": ["atoll", "toolbox", "serve"],
-                                 "env": [{"name": "POD_NAME", "value": node},
-                                         {"name": "POD_NAMESPACE", "value": tenant}]}]}})
+    let (labels, annotations) = (json!({"app": node}), json!({"atoll.dev/nics": nics}));
+    documents::pod(&format!("{tenant}/{node}"), node, &labels, &annotations)
 }
 
 /// A load balancer of a tenant, with a port of every node, before its pod of the second node.
