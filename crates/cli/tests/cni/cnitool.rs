@@ -14,7 +14,7 @@ use crate::node::{NOBODYS, Node, Pod, TENANTS};
 const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
 
 /// A program that is built of the real libcni: `cnitool`, or our small `runtime`. Tests that run at once
-/// have it built once.
+/// have it built once. Asked for outside of a node's namespace, from where nothing could be fetched.
 fn real(program: &str) -> String {
     static FOLDER: OnceLock<String> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -40,15 +40,12 @@ impl Node {
     /// Runs cnitool in the node's namespace, with a cache of its own in the place of the machine's.
     fn cnitool(&self, command: &str, pod: &Pod) -> Output {
         let script = "mount --bind \"$1\" /var/lib && exec \"$2\" \"$3\" atoll \"$4\"";
+        let tool = real("cnitool").into();
+        let words = [self.path("var"), tool, command.into(), pod.namespace.path()];
         let run = || {
             Command::new("unshare")
                 .args(["--mount", "sh", "-c", script, "sh"])
-                .args([
-                    self.path("var"),
-                    real("cnitool").into(),
-                    command.into(),
-                    pod.namespace.path(),
-                ])
+                .args(&words)
                 .env("NETCONFPATH", self.path("conf"))
                 .env("CNI_PATH", format!("{}:{DEBIAN_PLUGINS}", self.path("bin").display()))
                 .env("CNI_ARGS", pod.arguments())
@@ -60,8 +57,9 @@ impl Node {
 
     /// Runs the small runtime of libcni, which remembers nothing of what others made.
     fn runtime(&self, arguments: &[&str]) -> String {
+        let program = real("runtime");
         let run = || {
-            Command::new(real("runtime"))
+            Command::new(&program)
                 .args(arguments)
                 .env("NETCONFPATH", self.path("conf"))
                 .env("CNI_PATH", self.path("bin"))
