@@ -41,6 +41,7 @@ fn on_every_node(lab: &Lab, name: &str, wanted: &[&str]) {
 fn what_changes_is_answered_anew_on_every_node_that_has_the_network() {
     let lab = Lab::up(3);
     lab.apply(&tenant("acme", "198.18.1.1")).good();
+    lab.wait_for_pods_of("acme"); // one asks for an address, which others may be given before
     let pods = NODES.map(|node| pod(&format!("on-{node}"), node, &json!({})));
     lab.apply(&pods.concat()).good();
     let ready = "jsonpath={.status.readyReplicas}";
