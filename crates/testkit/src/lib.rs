@@ -1,5 +1,5 @@
 //! What tests need to work with real kernels: network namespaces, a private BPF file system, raw
-//! sockets, forged frames, the list of threats, and the record rules of DNS.
+//! sockets, forged frames, a steady load, the list of threats, and the record rules of DNS.
 //!
 //! The rule of this crate: nothing outlives the test process, however it ends. Namespaces are held
 //! by file descriptors and mounts live in a mount namespace of one thread, so that the kernel
@@ -7,6 +7,7 @@
 
 mod bpffs;
 pub mod forge;
+pub mod load;
 mod machine;
 pub mod names;
 mod namespace;

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use atoll_testkit::Namespace;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::RcvBufForce;
+use atoll_testkit::load::{FORGED, UNDER_WAY, at_a_steady_pace, count, listen, roomy};
 
 use crate::cni::Runtime;
 use crate::document::{Judged, Section};
@@ -22,15 +21,12 @@ use crate::node::{AgentNode, PlannedPod};
 use crate::sample::Sample;
 use crate::table::Table;
 
-/// Packets for each beat of a sender, and its length: ten thousand a second.
-const BURST: u64 = 20;
-const BEAT: Duration = Duration::from_millis(2);
-/// What may be under way at once: less than the kernel's own queues hold.
-const UNDER_WAY: u64 = 200;
 /// How long packets flow before and after a fault.
 const AROUND: Duration = Duration::from_millis(500);
 /// What comes later than this after the last packet was sent is lost.
 const LATE: Duration = Duration::from_secs(10);
+/// How often it is looked whether all has come.
+const PAUSE: Duration = Duration::from_millis(2);
 const PORT: u16 = 2000;
 /// In two tenants' networks: whom packets are for, and at the same address whom they are not for.
 const TARGET: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -159,15 +155,16 @@ impl Scene {
     ) -> Result<Seen> {
         let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let [sent, forged, arrived, leaked] = [const { AtomicU64::new(0) }; 4];
-        let server = self.receiver.run(receiver)?;
+        let server = self.receiver.run(|| UdpSocket::bind(("0.0.0.0", PORT)))?;
+        let server = roomy(server);
         let [honest, foreign] = [&self.sender, &self.stranger].map(|pod| pod.run(sender));
         let (honest, foreign) = (honest?, foreign?);
         let has_room = || count(&sent).saturating_sub(count(&arrived)) < UNDER_WAY;
         let mut away = vec![];
         let happened = thread::scope(|scope| -> Result<()> {
             scope.spawn(|| listen(&server, &ended, [&arrived, &leaked]));
-            scope.spawn(|| pace(&stop, &sent, has_room, || send(&honest, b"honest")));
-            scope.spawn(|| pace(&stop, &forged, || true, || send(&foreign, b"forged")));
+            scope.spawn(|| at_a_steady_pace(&stop, &sent, has_room, |_| send(&honest, b"honest")));
+            scope.spawn(|| at_a_steady_pace(&stop, &forged, || true, |_| send(&foreign, FORGED)));
             let happened = (0..times).try_for_each(|_| {
                 thread::sleep(AROUND);
                 let begun = Instant::now();
@@ -188,21 +185,9 @@ impl Scene {
     }
 }
 
-fn count(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
 fn sender() -> Result<UdpSocket> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.connect((TARGET, PORT))?;
-    Ok(socket)
-}
-
-/// A receiver with room for what comes while it is not scheduled.
-fn receiver() -> Result<UdpSocket> {
-    let socket = UdpSocket::bind(("0.0.0.0", PORT))?;
-    setsockopt(&socket, RcvBufForce, &(64 << 20))?;
-    socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     Ok(socket)
 }
 
@@ -211,35 +196,11 @@ fn send(socket: &UdpSocket, word: &[u8]) {
     let _ = socket.send(word);
 }
 
-/// Sends at a steady pace until told to stop, catching up when it was held up, and never more than
-/// there is room for.
-fn pace(stop: &AtomicBool, sent: &AtomicU64, has_room: impl Fn() -> bool, send: impl Fn()) {
-    let start = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        let due = start.elapsed().as_nanos() as u64 / BEAT.as_nanos() as u64 * BURST;
-        while count(sent) < due && has_room() {
-            sent.fetch_add(1, Ordering::Relaxed);
-            send();
-        }
-        thread::sleep(BEAT);
-    }
-}
-
-fn listen(socket: &UdpSocket, ended: &AtomicBool, [arrived, leaked]: [&AtomicU64; 2]) {
-    let mut word = [0; 16];
-    while !ended.load(Ordering::Relaxed) {
-        if let Ok(length) = socket.recv(&mut word) {
-            let counter = if &word[..length] == b"honest" { arrived } else { leaked };
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// Waits until all that was sent arrived, or is late.
 fn await_last(sent: &AtomicU64, arrived: &AtomicU64) {
     let since = Instant::now();
     while count(arrived) < count(sent) && since.elapsed() < LATE {
-        thread::sleep(BEAT);
+        thread::sleep(PAUSE);
     }
 }
 

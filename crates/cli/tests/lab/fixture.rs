@@ -413,8 +413,13 @@ fn repository() -> PathBuf {
 
 /// Ends a node's agent without a warning, and waits for the next one.
 pub(crate) fn kill_agent_and_await_the_next(lab: &Lab, node: &str) {
+    end_agent_and_await_the_next(lab, node, "-KILL");
+}
+
+/// Ends a node's agent by a signal, and waits for the next one.
+pub(crate) fn end_agent_and_await_the_next(lab: &Lab, node: &str, signal: &str) {
     let before = lab.agent(node).expect("the agent runs");
-    lab.signal_agent(node, "-KILL");
+    lab.signal_agent(node, signal);
     if let Some(real) = &lab.real {
         real.replace_agent(node);
     }

@@ -13,6 +13,7 @@ mod compatible;
 mod cycles;
 mod datapath;
 mod documents;
+mod exchanged;
 mod exported_datagrams;
 mod fixture;
 mod flat;

@@ -2,11 +2,8 @@
 //! another: nothing reaches a victim, each drop is counted by name, also while agents come and go.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +16,7 @@ use atoll_testkit::{Namespace, PacketSocket, Stops, eventually};
 use serde_json::{Value, json};
 
 use crate::documents::{nics, pod, tenant, yaml};
+use crate::exchanged::Shelf;
 use crate::fixture::{Lab, kill_agent_and_await_the_next};
 
 pub(crate) const TUNNEL_PORT: u16 = 4789;
@@ -91,7 +89,7 @@ impl Stage {
         Stage::set_in(Lab::up(3))
     }
 
-    fn set_in(lab: Lab) -> Stage {
+    pub(crate) fn set_in(lab: Lab) -> Stage {
         ["acme", "globex"].iter().for_each(|name| drop(lab.apply(&tenant(name)).good()));
         lab.apply(&yaml(&service_of_acme())).good();
         let at = |name: &str, node: &str, last| {
@@ -277,26 +275,13 @@ fn no_forged_frame_passes_while_agents_are_killed_and_restarted() {
     no_forged_frame_passes_while(&Stage::set(), kill_agent_and_await_the_next);
 }
 
-/// Puts another file into the place of a program.
-fn replace(program: &Path) {
-    let next = program.with_extension("next");
-    fs::copy(program, &next).unwrap();
-    OpenOptions::new().append(true).open(&next).unwrap().write_all(b"another").unwrap();
-    fs::rename(next, program).unwrap();
-}
-
 #[test]
 fn no_forged_frame_passes_while_agents_are_upgraded() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("atoll");
-    fs::copy(env!("CARGO_BIN_EXE_atoll"), &program).unwrap();
-    let stage = Stage::set_in(Lab::up_from(&program, 3));
-    let is_run_by = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).unwrap().ino();
+    let shelf = Shelf::new();
+    let stage = Stage::set_in(Lab::up_from(&shelf.program(), 3));
     no_forged_frame_passes_while(&stage, |lab, node| {
-        let before = is_run_by(lab.agent_pid(node).unwrap());
-        replace(&program);
-        kill_agent_and_await_the_next(lab, node);
-        assert_ne!(is_run_by(lab.agent_pid(node).unwrap()), before, "another program");
+        shelf.put_another();
+        shelf.exchange(lab, node, "-KILL");
     });
 }
 
