@@ -28,6 +28,9 @@ pub const FORGED: &[u8] = b"forged";
 
 const UDP: u8 = 17;
 
+/// What is counted on.
+const SENDS: &str = "a pod can send what it likes";
+
 /// A pod that takes part, with its addresses at `eth0`.
 #[derive(Clone, Copy, Debug)]
 pub struct Party<'a> {
@@ -70,6 +73,11 @@ impl Load<'_> {
         let to = server.local_addr().expect("a bound socket has an address");
         let (fresh, raw) = (self.sender.packets(), self.forger.packets());
         let lie = self.lie();
+        let go_on = |number: u64| {
+            client.send_to(&number.to_be_bytes(), to).expect(SENDS);
+        };
+        let open = |number| fresh.send(&self.first_packet(number)).expect(SENDS);
+        let forge = |_| raw.send(&lie).expect(SENDS);
         let under_way = || (count(&sent) + count(&opened)).saturating_sub(count(&arrived));
         let has_room = || under_way() < UNDER_WAY;
         thread::scope(|scope| {
@@ -77,21 +85,9 @@ impl Load<'_> {
             scope.spawn(|| listen(&server, &ended, [&arrived, &leaked]));
             thread::scope(|flows| {
                 let _stopped = Stops(&stop);
-                flows.spawn(|| {
-                    at_a_steady_pace(&stop, &sent, has_room, |number| {
-                        client.send_to(&number.to_be_bytes(), to).expect("a packet can be sent");
-                    });
-                });
-                flows.spawn(|| {
-                    at_a_steady_pace(&stop, &opened, has_room, |number| {
-                        fresh.send(&self.first_packet(number)).expect("a frame can be sent");
-                    });
-                });
-                flows.spawn(|| {
-                    at_a_steady_pace(&stop, &forged, || true, |_| {
-                        raw.send(&lie).expect("a frame can be sent");
-                    });
-                });
+                flows.spawn(|| at_a_steady_pace(&stop, &sent, has_room, go_on));
+                flows.spawn(|| at_a_steady_pace(&stop, &opened, has_room, open));
+                flows.spawn(|| at_a_steady_pace(&stop, &forged, || true, forge));
                 disturb();
             });
             eventually("every packet arrived", || (under_way() == 0).then_some(()));
