@@ -142,3 +142,20 @@ fn a_health_port_that_a_nodes_program_has_is_told_in_an_event_and_other_nodes_an
     lab.kubectl(&["delete", "pod", "program", "-n", "infra"]).good();
     await_told(&lab, "acme", [200, 503, 503]);
 }
+
+#[test]
+fn a_node_answers_for_its_health_at_an_ipv6_address_that_it_gets() {
+    let lab = stage();
+    let port = health_port(&lab, "acme");
+    await_told(&lab, "acme", [200, 503, 503]);
+    lab.outside(&["ip", "address", "add", "fd30::1/64", "dev", "fabric0", "nodad"]).good();
+    let nodes = [("node1", "fd30::11", 200), ("node2", "fd30::12", 503)];
+    for (node, address, _) in nodes {
+        let prefix = format!("{address}/64");
+        lab.node(node, &["ip", "address", "add", &prefix, "dev", "eth0", "nodad"]).good();
+    }
+    for (node, address, status) in nodes {
+        await_condition(|| told(&lab, address, &port).is_some_and(|it| it.0 == status))
+            .unwrap_or_else(|()| panic!("{node} says {:?}", told(&lab, address, &port)));
+    }
+}
