@@ -11,18 +11,22 @@
 mod addresses;
 mod blocks;
 mod circle;
+mod groups;
 mod ids;
 mod layout;
+mod numbers;
 mod overlap;
 mod pools;
+mod proposals;
 mod range;
 mod spans;
 
 pub use addresses::{AddressPool, Exhausted, Refusal};
 pub use blocks::Blocks;
 pub use circle::Moment;
-pub use ids::IdPool;
+pub use groups::{Each, Groups};
 pub use layout::{Layout, LayoutError};
+pub use numbers::{Number, Numbers};
 pub use overlap::{Overlap, first_overlap};
 pub use pools::Pools;
 pub use range::{Range, RangeError};

@@ -51,7 +51,7 @@ impl World {
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
                 let right = Thing::Vpc(vpc.clone());
-                let lost = match self.claim_on(&right).and_then(Claim::given_id) {
+                let lost = match self.numbers.vpcs.right_of(&vpc) {
                     Some(given) => given != *id,
                     None => self.indexes.networks_of_vpc.of(&vpc).len() == 0,
                 };

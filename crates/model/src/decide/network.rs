@@ -3,11 +3,11 @@
 
 use atoll_api::{NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
-use atoll_vpc::Moment;
+use atoll_vpc::{Moment, Number};
 
 use super::flat::Block;
 use super::hold;
-use super::number::{Number, claim_number};
+use super::number::claim_number;
 use super::ranges::{Conflict, complaint};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, named};
@@ -92,7 +92,9 @@ impl World {
             Number::Held(id) => id,
             Number::Claimable(id) => return claim_number(&plan.vpc, id),
             Number::Unfounded(id) => return self.give_up_right(&plan.vpc, id),
-            Number::Stolen { id, holder } => {
+            Number::Stolen(id) => {
+                let holder = self.claim_on(&Thing::NetworkId(id));
+                let holder = holder.map_or("another", |claim| claim.holder.name.as_str());
                 let message = format!("network id {id} of this network is claimed by VPC {holder}");
                 let verdict = Verdict::not_ready(Reason::InUse, message);
                 return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);

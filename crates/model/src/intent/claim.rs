@@ -114,10 +114,7 @@ impl Claim {
 
     /// The VPC that holds a network id.
     pub fn vpc_holder(&self) -> Option<Vpc> {
-        if self.holder.kind != VPC {
-            return None;
-        }
-        Vpc::parse(&self.holder.name)
+        Vpc::parse(&self.holder.name).filter(|vpc| self.holder == holder_of_vpc(vpc))
     }
 
     /// The network that holds a block or an address of the outside, and its incarnation.

@@ -139,19 +139,14 @@ impl Claim {
             }
             Thing::Vip(vip) => world.vips.claim(vip),
             Thing::Outside(ip) => world.outsides.claim(*ip, &self.holder),
-            Thing::NetworkId(id) => {
-                world.numbers.ids.take(*id);
-                if let Some(vpc) = self.vpc_holder() {
-                    world.indexes.ids_claimed_by_vpc.add(vpc, *id);
-                }
-            }
+            Thing::NetworkId(id) => world.numbers.vpcs.claim(*id, self.vpc_holder()),
             Thing::Block(block) => {
                 world.numbers.blocks.iter_mut().for_each(|blocks| blocks.take(*block));
                 world.indexes.blocks_of.add(self.holder.clone(), *block);
             }
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
-                    world.indexes.vpcs_of_id.add(id, vpc.clone());
+                    world.numbers.vpcs.give_right(vpc.clone(), id);
                 }
             }
         }
@@ -166,21 +161,12 @@ impl Claim {
             }
             Thing::Vip(vip) => world.vips.release(vip, until),
             Thing::Outside(ip) => world.outsides.release(*ip, &self.holder, until),
-            Thing::NetworkId(id) => {
-                world.numbers.ids.free(*id, until);
-                if let Some(vpc) = self.vpc_holder() {
-                    world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
-                }
-            }
+            Thing::NetworkId(id) => world.numbers.vpcs.release(*id, until),
             Thing::Block(block) => {
                 world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
                 world.indexes.blocks_of.remove(&self.holder, block);
             }
-            Thing::Vpc(vpc) => {
-                if let Some(id) = self.given_id() {
-                    world.indexes.vpcs_of_id.remove(&id, vpc);
-                }
-            }
+            Thing::Vpc(vpc) => world.numbers.vpcs.take_right(vpc),
         }
     }
 }

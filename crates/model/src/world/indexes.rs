@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use atoll_api::ClaimHolder;
 use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Groups;
 
-use super::groups::Groups;
 use super::hosts::{Change, Hosts};
 use crate::action::Key;
 use crate::decide::Waiting;
@@ -20,9 +20,6 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_type: Groups<String, ObjectName>,
     pub(crate) provided_of_type: Groups<String, ObjectName>,
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
-    /// One, but for a moment in which a second was promised what the first has.
-    pub(crate) vpcs_of_id: Groups<NetworkId, Vpc>,
-    pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
     pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,

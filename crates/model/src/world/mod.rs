@@ -5,7 +5,6 @@
 //! takes news in by [`World::learn`], and then looks at [`World::everything`]. The rule: the same
 //! news in any order, in pieces or twice, leads to the same world.
 
-mod groups;
 mod holders;
 mod hosts;
 mod indexes;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use atoll_api::ClaimHolder;
 use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
-use atoll_vpc::{AddressPool, Blocks, IdPool, Moment, Pools};
+use atoll_vpc::{self as vpc, AddressPool, Blocks, Moment, Pools};
 
 use super::touched::pod_key;
 use super::{Settings, World};
@@ -17,8 +17,7 @@ use crate::intent::{Kind, ObjectName, Pod, Port, SubnetPlan, Thing, Vpc};
 /// Pools and proposals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
-    pub(crate) ids: IdPool,
-    pub(crate) id_proposals: HashMap<Vpc, NetworkId>,
+    pub(crate) vpcs: vpc::Numbers<Vpc>,
     pub(crate) blocks: Vec<Blocks>,
     pub(crate) block_proposals: HashMap<ClaimHolder, Cidr>,
     pub(crate) pools: Pools<ObjectName>,
@@ -49,7 +48,7 @@ impl World {
 
     /// The subnets whose range holds an address, by the VPC that has its number.
     pub(crate) fn subnets_that_hold(&self, address: NetAddr) -> Vec<ObjectName> {
-        let vpcs = self.indexes.vpcs_of_id.of(&address.network);
+        let vpcs = self.numbers.vpcs.rightful(address.network);
         let networks = vpcs.flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc));
         let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
         plans

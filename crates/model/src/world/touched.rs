@@ -171,7 +171,7 @@ impl World {
         for subnet in self.subnets_that_hold(address) {
             touched.insert(Key::new(Kind::Subnet, subnet));
         }
-        let vpcs = self.indexes.vpcs_of_id.of(&address.network);
+        let vpcs = self.numbers.vpcs.rightful(address.network);
         for network in vpcs.flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc)) {
             if self.networks.get(network).is_some_and(|network| network.meta.deleting) {
                 touched.insert(Key::new(Kind::Network, network.clone()));
@@ -180,7 +180,7 @@ impl World {
     }
 
     fn touch_claims_of_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
-        let ids = self.indexes.ids_claimed_by_vpc.of(vpc);
+        let ids = self.numbers.vpcs.claimed_by(vpc);
         touched.extend(ids.map(|id| claim_key(&Thing::NetworkId(*id))));
         touched.insert(claim_key(&Thing::Vpc(vpc.clone())));
     }
