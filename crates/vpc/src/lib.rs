@@ -11,7 +11,9 @@
 mod addresses;
 mod blocks;
 mod circle;
+mod family;
 mod groups;
+mod holder;
 mod ids;
 mod layout;
 mod numbers;
@@ -19,14 +21,17 @@ mod overlap;
 mod pools;
 mod proposals;
 mod range;
+mod shares;
 mod spans;
 
 pub use addresses::{AddressPool, Exhausted, Refusal};
-pub use blocks::Blocks;
 pub use circle::Moment;
+pub use family::Family;
 pub use groups::{Each, Groups};
+pub use holder::Holder;
 pub use layout::{Layout, LayoutError};
 pub use numbers::{Number, Numbers};
 pub use overlap::{Overlap, first_overlap};
 pub use pools::Pools;
 pub use range::{Range, RangeError};
+pub use shares::{NextBlock, Shares};

@@ -3,9 +3,9 @@
 
 use atoll_api::{NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
-use atoll_vpc::{Moment, Number};
+use atoll_vpc::{Moment, NextBlock, Number};
 
-use super::flat::Block;
+use super::flat::none_free;
 use super::hold;
 use super::number::claim_number;
 use super::ranges::{Conflict, complaint};
@@ -105,9 +105,10 @@ impl World {
             }
         };
         match self.next_block(network, plan, id, now) {
-            Block::Enough => {}
-            Block::Claimable(block) => return claim_block(network, block),
-            Block::NoneFree(verdict) => {
+            NextBlock::Enough => {}
+            NextBlock::Claimable(block) => return claim_block(network, block),
+            NextBlock::NoneFree(family) => {
+                let verdict = none_free(family);
                 let told = self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
                 return told.and_again(now.moment + NO_BLOCK_PAUSE);
             }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use atoll_api as api;
 use atoll_api::ClaimHolder;
-use atoll_types::{Cidr, Label, NetAddr, NetworkId};
+use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Holder;
 
 use super::network::dashed;
 use super::{Meta, ObjectName, Vpc};
@@ -50,6 +51,9 @@ pub struct Vip {
     /// The address.
     pub ip: IpAddr,
 }
+
+/// Who holds a block: one incarnation of a network.
+pub type BlockHolder = Holder<NetworkName, String>;
 
 const PORT: &str = "Port";
 const SERVICE: &str = "Service";
@@ -121,6 +125,12 @@ impl Claim {
     pub fn network_holder(&self) -> Option<(ObjectName, &str)> {
         let uid = self.holder.uid.as_deref()?;
         (self.holder.kind == NETWORK).then(|| (ObjectName::cluster(&self.holder.name), uid))
+    }
+
+    /// The same of a block, where the network has a name that one can have.
+    pub fn block_holder(&self) -> Option<BlockHolder> {
+        let (network, uid) = self.network_holder()?;
+        Some(Holder { name: network.name.parse().ok()?, incarnation: uid.to_owned() })
     }
 
     /// The network id that a VPC was given.

@@ -140,10 +140,7 @@ impl Claim {
             Thing::Vip(vip) => world.vips.claim(vip),
             Thing::Outside(ip) => world.outsides.claim(*ip, &self.holder),
             Thing::NetworkId(id) => world.numbers.vpcs.claim(*id, self.vpc_holder()),
-            Thing::Block(block) => {
-                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.take(*block));
-                world.indexes.blocks_of.add(self.holder.clone(), *block);
-            }
+            Thing::Block(block) => world.numbers.blocks.claim(*block, self.block_holder()),
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
                     world.numbers.vpcs.give_right(vpc.clone(), id);
@@ -162,10 +159,7 @@ impl Claim {
             Thing::Vip(vip) => world.vips.release(vip, until),
             Thing::Outside(ip) => world.outsides.release(*ip, &self.holder, until),
             Thing::NetworkId(id) => world.numbers.vpcs.release(*id, until),
-            Thing::Block(block) => {
-                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
-                world.indexes.blocks_of.remove(&self.holder, block);
-            }
+            Thing::Block(block) => world.numbers.blocks.release(*block, until),
             Thing::Vpc(vpc) => world.numbers.vpcs.take_right(vpc),
         }
     }

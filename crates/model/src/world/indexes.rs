@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use atoll_api::ClaimHolder;
-use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
+use atoll_types::{NetAddr, NetworkId, NetworkName};
 use atoll_vpc::Groups;
 
 use super::hosts::{Change, Hosts};
@@ -20,7 +19,6 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_type: Groups<String, ObjectName>,
     pub(crate) provided_of_type: Groups<String, ObjectName>,
     pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
-    pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
     pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) hosts_of_network: HashMap<NetworkName, Hosts>,

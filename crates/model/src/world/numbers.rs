@@ -5,21 +5,19 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use atoll_api::ClaimHolder;
 use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
-use atoll_vpc::{self as vpc, AddressPool, Blocks, Moment, Pools};
+use atoll_vpc::{self as vpc, AddressPool, Moment, Pools, Shares};
 
 use super::touched::pod_key;
 use super::{Settings, World};
 use crate::action::Key;
-use crate::intent::{Kind, ObjectName, Pod, Port, SubnetPlan, Thing, Vpc};
+use crate::intent::{BlockHolder, Kind, ObjectName, Pod, Port, SubnetPlan, Thing, Vpc};
 
 /// Pools and proposals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) vpcs: vpc::Numbers<Vpc>,
-    pub(crate) blocks: Vec<Blocks>,
-    pub(crate) block_proposals: HashMap<ClaimHolder, Cidr>,
+    pub(crate) blocks: Shares<BlockHolder>,
     pub(crate) pools: Pools<ObjectName>,
     pub(crate) proposals: HashMap<ObjectName, Vec<NetAddr>>,
     pub(crate) proposed: HashMap<NetAddr, ObjectName>,
@@ -29,8 +27,7 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Everything free, as far as it can be set.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let blocks = settings.flat.iter().copied().map(Blocks::new).collect();
-        Numbers { blocks, ..Numbers::default() }
+        Numbers { blocks: Shares::of(&settings.flat), ..Numbers::default() }
     }
 
     /// Remembers that an address was proposed to a port.

@@ -4,9 +4,7 @@ use atoll_types::{NetAddr, NetworkName};
 
 use super::{Touched, World};
 use crate::action::Key;
-use crate::intent::{
-    Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block, role_name,
-};
+use crate::intent::{Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, role_name};
 
 /// The key of a pod.
 pub(super) fn pod_key(name: &ObjectName) -> Key {
@@ -63,8 +61,8 @@ impl World {
     }
 
     pub(super) fn touch_blocks(&self, network: &Network, touched: &mut Touched) {
-        let holder = holder_of_block(&network.meta.name, &network.meta.uid);
-        let blocks = self.indexes.blocks_of.of(&holder);
+        let holder = network.block_holder();
+        let blocks = holder.iter().flat_map(|holder| self.numbers.blocks.held_by(holder));
         touched.extend(blocks.map(|block| claim_key(&Thing::Block(*block))));
     }
 
