@@ -35,8 +35,18 @@ impl<H: Clone + Eq + Hash, T: Copy + Ord + Hash> Proposals<H, T> {
         true
     }
 
+    /// To whom a thing is on the way.
+    pub(crate) fn holder(&self, thing: T) -> Option<&H> {
+        self.holders.get(&thing)
+    }
+
     /// What is on the way to a holder, in order.
     pub(crate) fn of(&self, holder: &H) -> Each<'_, T> {
         self.things.of(holder)
+    }
+
+    /// Everything that is on the way, in no order.
+    pub(crate) fn things(&self) -> impl Iterator<Item = &T> {
+        self.holders.keys()
     }
 }

@@ -51,12 +51,8 @@ impl World {
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
                 let right = Thing::Vpc(vpc.clone());
-                let lost = match self.numbers.vpcs.right_of(&vpc) {
-                    Some(given) => given != *id,
-                    None => self.indexes.networks_of_vpc.of(&vpc).len() == 0,
-                };
                 let right = ObjectName::cluster(right.to_string());
-                lost.then(|| vec![self.confirm(Kind::Claim, &right)])
+                (!self.vpcs.needs_id(&vpc, *id)).then(|| vec![self.confirm(Kind::Claim, &right)])
             }
             Thing::Block(_) => {
                 let (network, uid) = claim.network_holder()?;
@@ -64,7 +60,7 @@ impl World {
                 lost.then(|| vec![self.confirm(Kind::Network, &network)])
             }
             Thing::Vpc(vpc) => {
-                let lost = self.indexes.networks_of_vpc.of(vpc).len() == 0;
+                let lost = self.vpcs.networks.of_vpc(vpc).len() == 0;
                 lost.then(Vec::new)
             }
         }

@@ -2,14 +2,12 @@
 //! gives them back.
 
 use atoll_api::Reason;
-use atoll_types::{Cidr, NetworkId};
-use atoll_vpc::{Family, NextBlock};
+use atoll_types::Cidr;
+use atoll_vpc::Family;
 
 use crate::action::Action;
 use crate::conditions::Verdict;
-use crate::intent::{
-    Network, NetworkPlan, NetworkType, ObjectName, Thing, holder_of_block, subnet_name,
-};
+use crate::intent::{Network, NetworkPlan, NetworkType, Thing, holder_of_block};
 use crate::world::{Now, World};
 
 impl World {
@@ -21,32 +19,10 @@ impl World {
         }
     }
 
-    /// The block that a flat network lacks.
-    pub(super) fn next_block(
-        &mut self,
-        network: &Network,
-        plan: &NetworkPlan,
-        id: NetworkId,
-        now: &Now,
-    ) -> NextBlock {
-        let Some(holder) = network.block_holder().filter(|_| plan.type_ == NetworkType::Flat)
-        else {
-            return NextBlock::Enough;
-        };
-        let mut full = self.ranges_of(network, plan);
-        full.retain(|block| self.is_full(plan, block, id));
-        self.numbers.blocks.next_of(&holder, |block| full.contains(&block), now.moment)
-    }
-
-    fn is_full(&mut self, plan: &NetworkPlan, block: &Cidr, id: NetworkId) -> bool {
-        let subnet = ObjectName::cluster(subnet_name(&plan.name, block));
-        self.pool(&subnet, id).is_some_and(|pool| pool.available() == 0)
-    }
-
     /// Takes back what was proposed to a network, if nobody claimed it.
     pub(super) fn forget_block_proposal(&mut self, network: &Network, now: &Now) {
         if let Some(holder) = network.block_holder() {
-            self.numbers.blocks.drop_proposal(&holder, now.moment);
+            self.vpcs.shares.drop_proposal(&holder, now.moment);
         }
     }
 
@@ -59,7 +35,7 @@ impl World {
 
     fn blocks_of(&self, network: &Network) -> impl Iterator<Item = Cidr> {
         let holder = network.block_holder().into_iter();
-        holder.flat_map(|holder| self.numbers.blocks.held_by(&holder)).copied()
+        holder.flat_map(|holder| self.vpcs.shares.held_by(&holder)).copied()
     }
 }
 

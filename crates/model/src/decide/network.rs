@@ -104,7 +104,7 @@ impl World {
                 return self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
             }
         };
-        match self.next_block(network, plan, id, now) {
+        match self.vpcs.next_block(&plan.name, id, now.moment) {
             NextBlock::Enough => {}
             NextBlock::Claimable(block) => return claim_block(network, block),
             NextBlock::NoneFree(family) => {

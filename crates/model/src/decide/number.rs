@@ -10,20 +10,19 @@ use atoll_vpc::Number;
 use super::let_go;
 use crate::action::{Action, Decision};
 use crate::intent::{Kind, Network, Thing, Vpc, holder_of_id, holder_of_vpc};
-use crate::world::{Indexes, Now, Shelf, World};
+use crate::world::{Now, World};
 
 impl World {
     /// The number of a VPC, as one of its networks asks for it.
     pub(super) fn number_of(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Number {
         let told = self.told_number(network, vpc);
-        let World { numbers, indexes, networks, .. } = self;
-        let uses = || has_ports(vpc, indexes, networks);
-        numbers.vpcs.number_of(vpc, told, uses, now.moment)
+        let ports = &self.indexes.ports_of_network;
+        self.vpcs.number_of(vpc, told, |network| ports.of(network).len() > 0, now.moment)
     }
 
     fn told_number(&self, network: &Network, vpc: &Vpc) -> Option<NetworkId> {
-        let siblings = self.indexes.networks_of_vpc.of(vpc);
-        let told = siblings.filter_map(|name| self.networks.get(name)?.id());
+        let siblings = self.vpcs.networks.of_vpc(vpc);
+        let told = siblings.filter_map(|name| self.network_named(name)?.id());
         network.id().or_else(|| told.min())
     }
 
@@ -36,16 +35,17 @@ impl World {
     /// The last network of a VPC gives its number back before it goes.
     pub(super) fn give_up_number(&mut self, network: &Network, vpc: &Vpc, now: &Now) -> Decision {
         let farewell = let_go(Kind::Network, &network.meta);
-        if self.indexes.networks_of_vpc.of(vpc).len() > 1 {
+        if self.vpcs.networks.of_vpc(vpc).len() > 1 {
             return farewell.into();
         }
-        self.numbers.vpcs.drop_proposal(vpc, now.moment);
+        self.vpcs.numbers.drop_proposal(vpc, now.moment);
         let right = Thing::Vpc(vpc.clone());
-        let Some(id) = self.numbers.vpcs.right_of(vpc) else {
+        let Some(id) = self.vpcs.numbers.right_of(vpc) else {
             return farewell.into();
         };
-        if let Some(held) = self.indexes.addresses.get(&id) {
-            let message = format!("waits for {} addresses to be given back", held.len());
+        let held = self.vpcs.holdings().count(id);
+        if held > 0 {
+            let message = format!("waits for {held} addresses to be given back");
             return self.terminating(network, Reason::InUse, message, now);
         }
         Decision::act([
@@ -54,12 +54,6 @@ impl World {
             farewell,
         ])
     }
-}
-
-fn has_ports(vpc: &Vpc, indexes: &Indexes, networks: &Shelf<Network>) -> bool {
-    let networks = indexes.networks_of_vpc.of(vpc).filter_map(|name| networks.get(name));
-    let mut plans = networks.filter_map(|network| network.plan.as_ref().ok());
-    plans.any(|plan| indexes.ports_of_network.of(&plan.name).len() > 0)
 }
 
 /// Both halves of a number: the id for the VPC, and the VPC's right to this one id.

@@ -47,10 +47,10 @@ impl World {
             return None;
         }
         let ours = self.rank(network, &plan.name, range);
-        let others = self.indexes.networks_of_vpc.of(&plan.vpc);
+        let others = self.vpcs.networks.of_vpc(&plan.vpc);
         let others = others
-            .filter(|other| **other != network.meta.name)
-            .filter_map(|other| self.networks.get(other))
+            .filter(|other| **other != plan.name)
+            .filter_map(|other| self.network_named(other))
             .filter_map(|other| Some((other, other.plan.as_ref().ok()?)))
             .flat_map(|(other, plan)| plan.cidrs.iter().map(move |cidr| (other, plan, cidr)))
             .map(|(other, plan, cidr)| (&plan.name, *cidr, self.rank(other, &plan.name, cidr)));

@@ -62,13 +62,13 @@ impl World {
     }
 
     fn declared_ranges(&self, vpc: &Vpc) -> Vec<Cidr> {
-        let networks = self.indexes.networks_of_vpc.of(vpc);
-        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
+        let networks = self.vpcs.networks.of_vpc(vpc);
+        let plans = networks.filter_map(|name| self.network_named(name)?.plan.as_ref().ok());
         plans.flat_map(|plan| plan.cidrs.iter().copied()).collect()
     }
 
     fn blocks_of_flat(&self, network: &NetworkName) -> Vec<Cidr> {
-        let subnets = self.indexes.subnets_of_network.of(network);
-        subnets.filter_map(|name| Some(self.subnet_plan(name)?.cidr)).collect()
+        let subnets = self.vpcs.subnets().of_network(network);
+        subnets.filter_map(|name| Some(self.vpcs.subnets().get(name)?.cidr())).collect()
     }
 }

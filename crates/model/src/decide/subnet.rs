@@ -1,12 +1,12 @@
 //! A subnet gives addresses while its network is Active, counts them, and goes when nobody has one.
 
 use atoll_api::{self as api, Reason, SubnetPhase};
-use atoll_types::{Cidr, NetworkId, NetworkName};
+use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named};
-use crate::intent::{Kind, Network, NetworkPlan, ObjectName, Subnet, SubnetPlan};
+use crate::intent::{Kind, Network, NetworkPlan, ObjectName, Subnet, SubnetPlan, Thing};
 use crate::world::{Now, World};
 
 impl World {
@@ -120,7 +120,7 @@ impl World {
 
     /// An older subnet of the same network with the very same range.
     fn older_twin(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<ObjectName> {
-        let siblings = self.indexes.subnets_of_network.of(&plan.network);
+        let siblings = self.vpcs.subnets().of_network(&plan.network);
         siblings
             .filter_map(|name| self.subnets.get(name))
             .filter(|sibling| sibling.meta.age_order() < subnet.meta.age_order())
@@ -144,10 +144,10 @@ impl World {
     /// Who has addresses of a subnet.
     fn inside_subnet(&self, plan: &SubnetPlan) -> Option<String> {
         let id = self.number_told_by(&plan.network)?;
-        let held = self.indexes.addresses.get(&id)?;
-        let range = held.range(plan.cidr.first()..=plan.cidr.last());
-        let holders: Vec<String> = range
-            .filter_map(|(ip, claim)| Some((ip, self.claims.get(claim)?.port_holder()?.0)))
+        let held = self.vpcs.holdings().held_in(id, plan.cidr);
+        let claim_on = |ip| self.claim_on(&Thing::Address(NetAddr::new(id, ip)));
+        let holders: Vec<String> = held
+            .filter_map(|ip| Some((ip, claim_on(ip)?.port_holder()?.0)))
             .map(|(ip, port)| format!("{port} ({ip})"))
             .collect();
         (!holders.is_empty())
@@ -182,9 +182,9 @@ impl World {
 
     fn count(&mut self, subnet: &Subnet) -> (i64, i64) {
         let Ok(plan) = &subnet.plan else { return (0, 0) };
-        let pool =
-            self.number_told_by(&plan.network).and_then(|id| self.pool(&subnet.meta.name, id));
+        let id = self.number_told_by(&plan.network);
+        let count = id.and_then(|id| self.vpcs.count(&subnet.meta.name, id)).unwrap_or_default();
         let fit = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-        pool.map_or((0, 0), |pool| (fit(pool.used()), fit(pool.available())))
+        (fit(count.used), fit(count.free))
     }
 }

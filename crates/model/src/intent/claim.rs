@@ -52,6 +52,9 @@ pub struct Vip {
     pub ip: IpAddr,
 }
 
+/// Who holds addresses: one incarnation of a port, or of the pod that it is for.
+pub type PortHolder = Holder<ObjectName, String>;
+
 /// Who holds a block: one incarnation of a network.
 pub type BlockHolder = Holder<NetworkName, String>;
 
@@ -101,6 +104,12 @@ impl Claim {
     /// The port that holds an address, and the UID of its pod or of itself.
     pub fn port_holder(&self) -> Option<(ObjectName, &str)> {
         self.holder_inside(PORT)
+    }
+
+    /// The same, as the layer of VPCs knows it.
+    pub fn address_holder(&self) -> Option<PortHolder> {
+        let (name, uid) = self.port_holder()?;
+        Some(Holder { name, incarnation: uid.to_owned() })
     }
 
     /// The service that holds an address, and its incarnation.

@@ -23,7 +23,7 @@ mod template;
 mod tenant;
 
 pub use claim::{
-    BlockHolder, Claim, Thing, Vip, holder_of_block, holder_of_id, holder_of_port,
+    BlockHolder, Claim, PortHolder, Thing, Vip, holder_of_block, holder_of_id, holder_of_port,
     holder_of_service, holder_of_vpc,
 };
 pub use dns::DnsPlan;

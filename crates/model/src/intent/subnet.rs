@@ -66,11 +66,6 @@ impl Subnet {
 }
 
 impl SubnetPlan {
-    /// Whether it is the same range of the same network, whatever is kept back of it.
-    pub(crate) fn has_the_place_of(&self, other: &SubnetPlan) -> bool {
-        (&self.network, self.cidr) == (&other.network, other.cidr)
-    }
-
     fn parse(name: &str, spec: &api::SubnetSpec) -> Result<Self, Malformed> {
         let network: NetworkName = spec.network.parse().map_err(|error| {
             Malformed::new(Reason::RequestMalformed, format!("spec.network: {error}"))
