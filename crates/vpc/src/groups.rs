@@ -1,6 +1,6 @@
 //! Which things belong together: an index from a key to a set, without empty sets.
 //!
-//! Most sets have one member: a pod has one port, a port one address. The rule: a set of one takes
+//! Most sets have one member: a VPC has one network, a port one address. The rule: a set of one takes
 //! the room of one.
 
 use std::borrow::Borrow;
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn a_group_that_lost_its_last_member_takes_no_room() {
         let mut groups = Groups::default();
-        groups.add("network", "pod");
-        assert_eq!(groups.of("network").collect::<Vec<_>>(), [&"pod"]);
+        groups.add("network", "port");
+        assert_eq!(groups.of("network").collect::<Vec<_>>(), [&"port"]);
         groups.remove("network", &"other");
         assert_eq!(groups.of("network").len(), 1);
-        groups.remove("network", &"pod");
-        groups.remove("network", &"pod");
+        groups.remove("network", &"port");
+        groups.remove("network", &"port");
         assert_eq!(groups.of("network").len(), 0);
         assert!(groups.0.is_empty());
     }

@@ -100,8 +100,9 @@ impl<N: Names> Ledger<N> {
         }
     }
 
-    /// A subnet is there, or is another than it was.
-    pub fn put_subnet(&mut self, name: &N::Subnet, subnet: Subnet<N>) {
+    /// A subnet is there, or is another than it was. Without a word on what it is, it gives nothing,
+    /// and keeps the range that its network has it for.
+    pub fn put_subnet(&mut self, name: &N::Subnet, subnet: Option<Subnet<N>>) {
         let before = self.subnets.put(name.clone(), subnet);
         self.lay_out(name, before.as_ref());
     }

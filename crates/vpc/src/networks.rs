@@ -65,8 +65,15 @@ impl<N: Names> Networks<N> {
         }
     }
 
-    pub(crate) fn get(&self, name: &N::Network) -> Option<&Network<N>> {
+    /// A network.
+    pub fn get(&self, name: &N::Network) -> Option<&Network<N>> {
         self.all.get(name)
+    }
+
+    /// The ranges that networks of a VPC declare.
+    pub fn declared_in(&self, vpc: &N::Vpc) -> impl Iterator<Item = Cidr> {
+        let networks = self.of_vpc(vpc).filter_map(|name| self.get(name));
+        networks.flat_map(|network| network.space.declared()).copied()
     }
 
     /// The networks of a VPC.

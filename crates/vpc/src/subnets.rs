@@ -1,6 +1,7 @@
 //! The subnets of networks.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use atoll_types::Cidr;
 
@@ -15,11 +16,13 @@ pub struct Subnet<N: Names> {
     /// The network that it is part of.
     pub network: N::Network,
     /// Its range, and what of it can be given.
-    pub layout: Layout,
+    pub layout: Arc<Layout>,
     /// Whether its network has it for one of its ranges, so that it comes before others.
     pub own: bool,
     /// How far it is.
     pub stage: Stage,
+    /// When it was made.
+    pub age: N::Age,
 }
 
 /// How far a subnet is.
@@ -55,10 +58,10 @@ impl<N: Names> Subnet<N> {
     }
 }
 
-/// All subnets, by name and by network.
+/// All subnets, by name and by network. Of some no more is known than that they are there.
 #[derive(Clone, Debug)]
 pub struct Subnets<N: Names> {
-    all: HashMap<N::Subnet, Subnet<N>>,
+    all: HashMap<N::Subnet, Option<Subnet<N>>>,
     of_network: Groups<N::Network, N::Subnet>,
 }
 
@@ -70,22 +73,29 @@ impl<N: Names> Default for Subnets<N> {
 
 impl<N: Names> Subnets<N> {
     /// Puts a subnet in its place; tells what was there before.
-    pub(crate) fn put(&mut self, name: N::Subnet, subnet: Subnet<N>) -> Option<Subnet<N>> {
+    pub(crate) fn put(&mut self, name: N::Subnet, subnet: Option<Subnet<N>>) -> Option<Subnet<N>> {
         let before = self.remove(&name);
-        self.of_network.add(subnet.network.clone(), name.clone());
+        if let Some(subnet) = &subnet {
+            self.of_network.add(subnet.network.clone(), name.clone());
+        }
         self.all.insert(name, subnet);
         before
     }
 
     pub(crate) fn remove(&mut self, name: &N::Subnet) -> Option<Subnet<N>> {
-        let before = self.all.remove(name)?;
+        let before = self.all.remove(name)??;
         self.of_network.remove(&before.network, name);
         Some(before)
     }
 
     /// A subnet.
     pub fn get(&self, name: &N::Subnet) -> Option<&Subnet<N>> {
-        self.all.get(name)
+        self.all.get(name)?.as_ref()
+    }
+
+    /// Whether a subnet of that name is there, whatever is known of it.
+    pub(crate) fn has(&self, name: &N::Subnet) -> bool {
+        self.all.contains_key(name)
     }
 
     /// The names of the subnets of a network, in order.

@@ -50,8 +50,7 @@ impl World {
             Thing::Outside(ip) => self.proof_of_lost_outside(claim, *ip),
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
-                let right = Thing::Vpc(vpc.clone());
-                let right = ObjectName::cluster(right.to_string());
+                let right = ObjectName::cluster(Thing::Vpc(vpc.clone()).to_string());
                 (!self.vpcs.needs_id(&vpc, *id)).then(|| vec![self.confirm(Kind::Claim, &right)])
             }
             Thing::Block(_) => {

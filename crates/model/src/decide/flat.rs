@@ -1,5 +1,5 @@
-//! A flat network has blocks of the range that all flat networks share: how it comes to them, and
-//! gives them back.
+//! A flat network has blocks of the range that all flat networks share: which, how it gives them
+//! back, and what is said where none is free.
 
 use atoll_api::Reason;
 use atoll_types::Cidr;
@@ -7,18 +7,10 @@ use atoll_vpc::Family;
 
 use crate::action::Action;
 use crate::conditions::Verdict;
-use crate::intent::{Network, NetworkPlan, NetworkType, Thing, holder_of_block};
+use crate::intent::{Network, Thing, holder_of_block};
 use crate::world::{Now, World};
 
 impl World {
-    /// The ranges of a network: those it declares, or the blocks it holds.
-    pub(super) fn ranges_of(&self, network: &Network, plan: &NetworkPlan) -> Vec<Cidr> {
-        match plan.type_ {
-            NetworkType::Flat => self.blocks_of(network).collect(),
-            NetworkType::Vpc | NetworkType::Other(_) => plan.cidrs.clone(),
-        }
-    }
-
     /// Takes back what was proposed to a network, if nobody claimed it.
     pub(super) fn forget_block_proposal(&mut self, network: &Network, now: &Now) {
         if let Some(holder) = network.block_holder() {
@@ -33,7 +25,8 @@ impl World {
         blocks.map(|block| self.give_back(Thing::Block(block), &holder)).collect()
     }
 
-    fn blocks_of(&self, network: &Network) -> impl Iterator<Item = Cidr> {
+    /// The blocks that a network holds.
+    pub(crate) fn blocks_of(&self, network: &Network) -> impl Iterator<Item = Cidr> {
         let holder = network.block_holder().into_iter();
         holder.flat_map(|holder| self.vpcs.shares.held_by(&holder)).copied()
     }

@@ -3,7 +3,7 @@
 
 use atoll_api::{NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
-use atoll_vpc::{Moment, NextBlock, Number};
+use atoll_vpc::{Moment, NextBlock, Number, Sorted};
 
 use super::flat::none_free;
 use super::hold;
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn build_network(&mut self, network: &Network, plan: &NetworkPlan, now: &Now) -> Decision {
-        let (accepted, conflicts) = self.sort_ranges(network, plan);
+        let Sorted { accepted, conflicts } = self.vpcs.sort_ranges(&plan.name);
         if let (true, Some(conflict)) = (accepted.is_empty(), conflicts.first()) {
             let verdict = Verdict::not_ready(Reason::CidrOverlap, complaint(conflict));
             return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);

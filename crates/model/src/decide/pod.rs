@@ -278,7 +278,7 @@ impl World {
     ) -> Result<(Vec<Action>, Action), Complaint> {
         let port = &pod.port_name(nic);
         self.check_port_quota(tenant, port, &network.name, now)?;
-        let holder = Holder { name: port.clone(), incarnation: pod.meta.uid.clone() };
+        let holder = Holder { name: port.clone(), incarnation: pod.meta.uid.as_str().into() };
         let asker = Asker { holder, subnet: nic.subnet.as_deref(), ips: &nic.ips };
         let granted = self.grant(asker, network, now)?;
         self.take_seat(tenant, port);

@@ -52,19 +52,13 @@ impl World {
     fn ranges_of_vpc(&self, network: &NetworkName) -> Option<(Vpc, Vec<Cidr>)> {
         let vpc = self.network_named(network)?.vpc()?;
         let mut ranges = match vpc {
-            Vpc::Named { .. } => self.declared_ranges(vpc),
+            Vpc::Named { .. } => self.vpcs.networks.declared_in(vpc).collect(),
             Vpc::Flat(network) => self.blocks_of_flat(network),
             Vpc::Open => self.settings.flat.clone(),
         };
         ranges.sort();
         ranges.dedup();
         Some((vpc.clone(), ranges))
-    }
-
-    fn declared_ranges(&self, vpc: &Vpc) -> Vec<Cidr> {
-        let networks = self.vpcs.networks.of_vpc(vpc);
-        let plans = networks.filter_map(|name| self.network_named(name)?.plan.as_ref().ok());
-        plans.flat_map(|plan| plan.cidrs.iter().copied()).collect()
     }
 
     fn blocks_of_flat(&self, network: &NetworkName) -> Vec<Cidr> {

@@ -53,10 +53,10 @@ pub struct Vip {
 }
 
 /// Who holds addresses: one incarnation of a port, or of the pod that it is for.
-pub type PortHolder = Holder<ObjectName, String>;
+pub type PortHolder = Holder<ObjectName, Box<str>>;
 
 /// Who holds a block: one incarnation of a network.
-pub type BlockHolder = Holder<NetworkName, String>;
+pub type BlockHolder = Holder<NetworkName, Box<str>>;
 
 const PORT: &str = "Port";
 const SERVICE: &str = "Service";
@@ -109,7 +109,7 @@ impl Claim {
     /// The same, as the layer of VPCs knows it.
     pub fn address_holder(&self) -> Option<PortHolder> {
         let (name, uid) = self.port_holder()?;
-        Some(Holder { name, incarnation: uid.to_owned() })
+        Some(Holder { name, incarnation: uid.into() })
     }
 
     /// The service that holds an address, and its incarnation.
@@ -139,7 +139,7 @@ impl Claim {
     /// The same of a block, where the network has a name that one can have.
     pub fn block_holder(&self) -> Option<BlockHolder> {
         let (network, uid) = self.network_holder()?;
-        Some(Holder { name: network.name.parse().ok()?, incarnation: uid.to_owned() })
+        Some(Holder { name: network.name.parse().ok()?, incarnation: uid.into() })
     }
 
     /// The network id that a VPC was given.

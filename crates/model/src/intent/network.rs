@@ -151,7 +151,7 @@ impl Network {
     /// As whom this incarnation holds blocks, where the network can be understood.
     pub fn block_holder(&self) -> Option<BlockHolder> {
         let plan = self.plan.as_ref().ok()?;
-        Some(Holder { name: plan.name.clone(), incarnation: self.meta.uid.clone() })
+        Some(Holder { name: plan.name.clone(), incarnation: self.meta.uid.as_str().into() })
     }
 
     /// The VPC, where the network can be understood.

@@ -126,7 +126,7 @@ impl Port {
 
     /// The same, as the layer of VPCs knows it.
     pub fn address_holder(&self) -> PortHolder {
-        Holder { name: self.meta.name.clone(), incarnation: self.incarnation().to_owned() }
+        Holder { name: self.meta.name.clone(), incarnation: self.incarnation().into() }
     }
 
     /// Whether the port has this address.

@@ -1,5 +1,7 @@
 //! A subnet: a range of a network, and what of it is kept back.
 
+use std::sync::Arc;
+
 use atoll_api::{self as api, Reason};
 use atoll_types::{Cidr, NetworkName};
 use atoll_vpc::Layout;
@@ -27,7 +29,7 @@ pub struct SubnetPlan {
     /// The range.
     pub cidr: Cidr,
     /// What of the range can be given.
-    pub layout: Layout,
+    pub layout: Arc<Layout>,
     /// Whether the network made it for one of its ranges.
     pub automatic: bool,
 }
@@ -76,7 +78,7 @@ impl SubnetPlan {
         let layout = Layout::parse(cidr, spec.gateway.as_deref(), &spec.excluded, &spec.pools)
             .map_err(|error| Malformed::new(Reason::RequestMalformed, format!("spec.{error}")))?;
         let automatic = name == subnet_name(&network, &cidr);
-        Ok(SubnetPlan { network, cidr, layout, automatic })
+        Ok(SubnetPlan { network, cidr, layout: Arc::new(layout), automatic })
     }
 }
 

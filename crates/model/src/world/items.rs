@@ -149,10 +149,7 @@ impl Item for Subnet {
     }
 
     fn link(&self, world: &mut World) {
-        match &self.plan {
-            Ok(plan) => world.vpcs.put_subnet(&self.meta.name, self.in_vpc(plan)),
-            Err(_) => world.vpcs.remove_subnet(&self.meta.name),
-        }
+        world.vpcs.put_subnet(&self.meta.name, self.in_vpc());
     }
 
     fn unlink(&self, world: &mut World, _now: Moment) {

@@ -61,9 +61,8 @@ impl World {
     }
 
     pub(super) fn touch_blocks(&self, network: &Network, touched: &mut Touched) {
-        let holder = network.block_holder();
-        let blocks = holder.iter().flat_map(|holder| self.vpcs.shares.held_by(holder));
-        touched.extend(blocks.map(|block| claim_key(&Thing::Block(*block))));
+        let blocks = self.blocks_of(network);
+        touched.extend(blocks.map(|block| claim_key(&Thing::Block(block))));
     }
 
     pub(super) fn touch_subnets_of_network(&self, network: &NetworkName, touched: &mut Touched) {

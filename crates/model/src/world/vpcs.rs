@@ -9,8 +9,8 @@ use super::World;
 use super::touched::pod_key;
 use crate::action::Key;
 use crate::intent::{
-    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Pod, Port, Subnet, SubnetPlan,
-    Thing, Vpc, subnet_name,
+    Claim, Kind, Network, NetworkPlan, NetworkType, ObjectName, Pod, Port, Subnet, Thing, Vpc,
+    subnet_name,
 };
 
 /// Things of VPCs are called as the objects that stand for them.
@@ -22,7 +22,7 @@ impl Names for ObjectNames {
     type Network = NetworkName;
     type Subnet = ObjectName;
     type Port = ObjectName;
-    type Incarnation = String;
+    type Incarnation = Box<str>;
     type Age = Option<Timestamp>;
 
     fn own_subnet(network: &NetworkName, range: Cidr) -> ObjectName {
@@ -34,7 +34,7 @@ impl Network {
     /// What it is to its VPC.
     pub(super) fn in_vpc(&self, plan: &NetworkPlan) -> vpc::Network<ObjectNames> {
         let space = match plan.type_ {
-            NetworkType::Flat => Space::Blocks(self.meta.uid.clone()),
+            NetworkType::Flat => Space::Blocks(self.meta.uid.as_str().into()),
             NetworkType::Vpc | NetworkType::Other(_) => Space::Declared(plan.cidrs.clone()),
         };
         vpc::Network { vpc: plan.vpc.clone(), space, age: self.meta.created }
@@ -42,14 +42,16 @@ impl Network {
 }
 
 impl Subnet {
-    /// What it is to its VPC.
-    pub(super) fn in_vpc(&self, plan: &SubnetPlan) -> vpc::Subnet<ObjectNames> {
-        vpc::Subnet {
+    /// What it is to its VPC, where it can be understood.
+    pub(super) fn in_vpc(&self) -> Option<vpc::Subnet<ObjectNames>> {
+        let plan = self.plan.as_ref().ok()?;
+        Some(vpc::Subnet {
             network: plan.network.clone(),
             layout: plan.layout.clone(),
             own: plan.automatic,
             stage: self.stage(),
-        }
+            age: self.meta.created,
+        })
     }
 
     fn stage(&self) -> Stage {

@@ -79,9 +79,9 @@ fn a_subnet_that_is_coming_is_waited_for_and_one_that_is_closed_is_not() {
 #[test]
 fn a_port_may_choose_a_subnet_and_the_narrowest_one_has_an_address() {
     let mut books = web(&["10.0.0.0/24", "fd00::/64"]);
-    let layout = Layout::whole(cidr("10.0.0.8/29"));
-    let carved = Subnet { network: "web", layout, own: false, stage: Stage::Giving };
-    books.put_subnet(&"carved".into(), carved);
+    let layout = Layout::whole(cidr("10.0.0.8/29")).into();
+    let carved = Subnet { network: "web", layout, own: false, stage: Stage::Giving, age: 1 };
+    books.put_subnet(&"carved".into(), Some(carved));
     let mut choose = |name: &'static str, subnets: &[String]| {
         let ask = Ask { holder: port(name, 1), network: &"web", vpc: RED, subnets, ips: &[] };
         books.grant(&ask, START)
@@ -114,9 +114,9 @@ fn what_is_given_back_or_dropped_is_counted_as_free() {
 fn two_vpcs_may_use_the_same_addresses_and_never_meet() {
     let mut books = web(&["10.0.0.0/24"]);
     books.networks.put("db", network("blue", &["10.0.0.0/24"], 0));
-    let layout = Layout::whole(cidr("10.0.0.0/24"));
-    let own = Subnet { network: "db", layout, own: true, stage: Stage::Giving };
-    books.put_subnet(&"db 10.0.0.0/24".into(), own);
+    let layout = Layout::whole(cidr("10.0.0.0/24")).into();
+    let own = Subnet { network: "db", layout, own: true, stage: Stage::Giving, age: 0 };
+    books.put_subnet(&"db 10.0.0.0/24".into(), Some(own));
     assert_eq!(any(&mut books, "a"), ["10.0.0.2"]);
     let holder = Holder { name: "b", incarnation: 1 };
     let ask = Ask { holder, network: &"db", vpc: NetworkId::MAX, subnets: &[], ips: &[] };

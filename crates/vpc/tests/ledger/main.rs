@@ -3,4 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "what a test needs must be there")]
 
 mod grants;
+mod histories;
+mod places;
 mod stage;
+mod store;
+mod user;

@@ -28,6 +28,7 @@ pub(crate) type Books = Ledger<Short>;
 pub(crate) type Answer = Result<Granted<String>, Refused<String>>;
 
 pub(crate) const START: Moment = Moment::ZERO;
+pub(crate) const REST: Moment = Moment::from_secs(30);
 pub(crate) const RED: NetworkId = NetworkId::MIN;
 
 pub(crate) fn cidr(text: &str) -> Cidr {
@@ -53,7 +54,7 @@ pub(crate) fn network(vpc: &'static str, ranges: &[&str], age: u8) -> Network<Sh
 
 /// A subnet that gives addresses: the network's own, if it has no other name.
 pub(crate) fn subnet(network: &'static str, range: &str, stage: Stage) -> Subnet<Short> {
-    Subnet { network, layout: Layout::whole(cidr(range)), own: true, stage }
+    Subnet { network, layout: Layout::whole(cidr(range)).into(), own: true, stage, age: 0 }
 }
 
 /// A network `web` of the VPC `red`, which has number 1, with a subnet for each of its ranges.
@@ -70,7 +71,8 @@ pub(crate) fn web(ranges: &[&str]) -> Books {
 
 /// Puts the own subnet of `web` for a range into its place.
 pub(crate) fn give(books: &mut Books, range: &str, stage: Stage) {
-    books.put_subnet(&Short::own_subnet(&"web", cidr(range)), subnet("web", range, stage));
+    let own = Short::own_subnet(&"web", cidr(range));
+    books.put_subnet(&own, Some(subnet("web", range, stage)));
 }
 
 /// What a port of `web` hears that asks for these addresses.
