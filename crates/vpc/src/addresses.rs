@@ -8,7 +8,7 @@ use crate::circle::{Circle, Dry, Moment};
 use crate::range::Range;
 use crate::spans::Spans;
 
-/// The addresses of one subnet that pods may have.
+/// The addresses of one subnet that ports may have.
 #[derive(Clone, Debug)]
 pub struct AddressPool {
     cidr: Cidr,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use atoll_types::Cidr;
 
 use crate::circle::{Circle, Moment};
+use crate::family::Family;
 use crate::range::Range;
 use crate::spans::Spans;
 
@@ -16,7 +17,7 @@ const LENGTH_V6: u8 = 64;
 
 /// The blocks of one range. A range that is smaller than a block is one block.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     range: Cidr,
     length: u8,
     circle: Circle,
@@ -25,7 +26,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// All blocks of `range`, which is as large as people like.
-    pub fn new(range: Cidr) -> Self {
+    pub(crate) fn new(range: Cidr) -> Self {
         let wanted = if range.is_ipv4() { LENGTH_V4 } else { LENGTH_V6 };
         let length = wanted.max(range.prefix_len());
         let last = (1_u128 << (length - range.prefix_len())) - 1;
@@ -33,13 +34,13 @@ impl Blocks {
         Blocks { range, length, circle, held: BTreeSet::new() }
     }
 
-    /// Whether the blocks are of IPv4 addresses.
-    pub fn is_ipv4(&self) -> bool {
-        self.range.is_ipv4()
+    /// The family of their addresses.
+    pub(crate) fn family(&self) -> Family {
+        self.range.into()
     }
 
     /// Takes a block that is probably free, if there is one.
-    pub fn propose(&mut self, now: Moment) -> Option<Cidr> {
+    pub(crate) fn propose(&mut self, now: Moment) -> Option<Cidr> {
         let number = self.circle.next(now).ok()?;
         let block = self.range.part(self.length, number)?;
         self.held.insert(block);
@@ -47,13 +48,13 @@ impl Blocks {
     }
 
     /// Marks a block as taken, whatever its size was.
-    pub fn take(&mut self, block: Cidr) {
+    pub(crate) fn take(&mut self, block: Cidr) {
         self.held.insert(block);
         self.numbers_of(block).for_each(|number| self.circle.take(number));
     }
 
     /// Marks a block as free again; no part of it is proposed before `until`.
-    pub fn free(&mut self, block: Cidr, until: Moment) {
+    pub(crate) fn free(&mut self, block: Cidr, until: Moment) {
         self.held.remove(&block);
         for number in self.numbers_of(block) {
             let part = self.range.part(self.length, number);
@@ -65,7 +66,7 @@ impl Blocks {
 
     /// The numbers of the blocks that share addresses with `block`.
     fn numbers_of(&self, block: Cidr) -> impl Iterator<Item = u128> + use<> {
-        let bits = if self.is_ipv4() { 32 } else { 128 };
+        let bits = if self.range.is_ipv4() { 32 } else { 128 };
         let number = move |offset: u128, length: u8| offset >> (bits - u32::from(length));
         let offsets = Range::from(block).offsets_in(&self.range);
         let length = self.length;

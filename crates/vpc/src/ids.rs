@@ -7,7 +7,7 @@ use crate::spans::Spans;
 
 /// The ids that networks may have.
 #[derive(Clone, Debug)]
-pub struct IdPool(Circle);
+pub(crate) struct IdPool(Circle);
 
 impl Default for IdPool {
     fn default() -> Self {
@@ -21,19 +21,25 @@ impl Default for IdPool {
 
 impl IdPool {
     /// Marks an id as taken.
-    pub fn take(&mut self, id: NetworkId) {
+    pub(crate) fn take(&mut self, id: NetworkId) {
         self.0.take(id.get().into());
     }
 
     /// Marks an id as free again; it is not proposed before `until`.
-    pub fn free(&mut self, id: NetworkId, until: Moment) {
+    pub(crate) fn free(&mut self, id: NetworkId, until: Moment) {
         self.0.free(id.get().into(), until);
     }
 
     /// Takes an id that is probably free, if there is one.
-    pub fn propose(&mut self, now: Moment) -> Option<NetworkId> {
+    pub(crate) fn propose(&mut self, now: Moment) -> Option<NetworkId> {
         let number = self.0.next(now).ok()?;
         NetworkId::try_from(u32::try_from(number).ok()?).ok()
+    }
+
+    /// How many ids are taken.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> u128 {
+        self.0.taken()
     }
 }
 

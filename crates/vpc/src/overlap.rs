@@ -15,7 +15,7 @@ pub struct Overlap<N> {
 
 /// The first of the `others` that overlaps `range` and comes before it: the smaller rank has the
 /// right to its addresses.
-pub fn first_overlap<N, R: Ord>(
+pub(crate) fn first_overlap<N, R: Ord>(
     range: Cidr,
     rank: &R,
     others: impl IntoIterator<Item = (N, Cidr, R)>,

@@ -5,36 +5,40 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use atoll_types::{Cidr, NetworkId};
+use atoll_types::{Cidr, NetAddr, NetworkId};
 
 use crate::addresses::AddressPool;
 use crate::circle::Moment;
+use crate::groups::Groups;
 use crate::layout::Layout;
 
 /// Pools by the names of their subnets, each with the number of its VPC.
 #[derive(Clone, Debug)]
-pub struct Pools<S>(HashMap<S, (NetworkId, AddressPool)>);
+pub(crate) struct Pools<S> {
+    all: HashMap<S, (NetworkId, AddressPool)>,
+    of_vpc: Groups<NetworkId, S>,
+}
 
 impl<S> Default for Pools<S> {
     fn default() -> Self {
-        Pools(HashMap::new())
+        Pools { all: HashMap::new(), of_vpc: Groups::default() }
     }
 }
 
-impl<S: Hash + Eq> Pools<S> {
+impl<S: Clone + Ord + Hash> Pools<S> {
     /// The pool of a subnet, if it was built.
-    pub fn get(&mut self, subnet: &S) -> Option<&mut AddressPool> {
-        self.0.get_mut(subnet).map(|(_, pool)| pool)
+    pub(crate) fn get(&mut self, subnet: &S) -> Option<&mut AddressPool> {
+        self.all.get_mut(subnet).map(|(_, pool)| pool)
     }
 
     /// The number of the VPC for which the pool of a subnet was built.
-    pub fn vpc_of(&self, subnet: &S) -> Option<NetworkId> {
-        self.0.get(subnet).map(|(vpc, _)| *vpc)
+    pub(crate) fn vpc_of(&self, subnet: &S) -> Option<NetworkId> {
+        self.all.get(subnet).map(|(vpc, _)| *vpc)
     }
 
     /// Builds the pool of a subnet: without what the `siblings` inside it have, and with what is
     /// `taken`.
-    pub fn build(
+    pub(crate) fn build(
         &mut self,
         subnet: S,
         vpc: NetworkId,
@@ -46,37 +50,35 @@ impl<S: Hash + Eq> Pools<S> {
         let inside = |cidr: &Cidr| own.contains_cidr(cidr) && *cidr != own;
         let mut pool = layout.pool(siblings.into_iter().filter(inside));
         taken.into_iter().for_each(|ip| pool.take(ip));
-        if let Some((_, old)) = self.0.remove(&subnet) {
+        if let Some(old) = self.remove(&subnet) {
             pool.go_on_from(old);
         }
-        self.0.insert(subnet, (vpc, pool));
+        self.of_vpc.add(vpc, subnet.clone());
+        self.all.insert(subnet, (vpc, pool));
     }
 
     /// Forgets the pool of a subnet that is gone.
-    pub fn remove(&mut self, subnet: &S) {
-        self.0.remove(subnet);
+    pub(crate) fn remove(&mut self, subnet: &S) -> Option<AddressPool> {
+        let (vpc, pool) = self.all.remove(subnet)?;
+        self.of_vpc.remove(&vpc, subnet);
+        Some(pool)
     }
 
-    /// Marks an address as taken in each of these subnets.
-    pub fn take<'a>(&mut self, subnets: impl IntoIterator<Item = &'a S>, ip: IpAddr)
-    where
-        S: 'a,
-    {
-        for subnet in subnets {
-            if let Some(pool) = self.get(subnet) {
-                pool.take(ip);
-            }
-        }
+    /// Marks an address as taken, in whichever subnets of its VPC it lies.
+    pub(crate) fn take(&mut self, address: NetAddr) {
+        self.each_of(address.network, |pool| pool.take(address.ip));
     }
 
-    /// Marks an address as free in each of these subnets; it is not proposed before `until`.
-    pub fn free<'a>(&mut self, subnets: impl IntoIterator<Item = &'a S>, ip: IpAddr, until: Moment)
-    where
-        S: 'a,
-    {
-        for subnet in subnets {
-            if let Some(pool) = self.get(subnet) {
-                pool.free(ip, until);
+    /// Marks an address as free, in whichever subnets of its VPC it lies; it is not proposed before
+    /// `until`.
+    pub(crate) fn free(&mut self, address: NetAddr, until: Moment) {
+        self.each_of(address.network, |pool| pool.free(address.ip, until));
+    }
+
+    fn each_of(&mut self, vpc: NetworkId, change: impl Fn(&mut AddressPool)) {
+        for subnet in self.of_vpc.of(&vpc) {
+            if let Some((_, pool)) = self.all.get_mut(subnet) {
+                change(pool);
             }
         }
     }
@@ -92,6 +94,10 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    fn address(text: &str) -> NetAddr {
+        NetAddr::new(NetworkId::MIN, ip(text))
     }
 
     #[test]
@@ -112,11 +118,27 @@ mod tests {
         let (web, subnet) = ("web", layout("10.0.0.0/28"));
         pools.build(web, NetworkId::MIN, &subnet, [], []);
         assert_eq!(pools.get(&web).unwrap().propose(Moment::ZERO), Ok(ip("10.0.0.2")));
-        pools.free([&web], ip("10.0.0.2"), Moment::ZERO);
-        pools.take([&web, &"unknown"], ip("10.0.0.3"));
+        pools.free(address("10.0.0.2"), Moment::ZERO);
+        pools.take(address("10.0.0.3"));
         pools.build(web, NetworkId::MIN, &subnet, [], [ip("10.0.0.3")]);
         assert_eq!(pools.get(&web).unwrap().propose(Moment::ZERO), Ok(ip("10.0.0.4")));
         pools.remove(&web);
         assert!(pools.get(&web).is_none());
+    }
+
+    #[test]
+    fn what_is_taken_in_one_vpc_is_free_in_another() {
+        let mut pools = Pools::default();
+        let other = NetworkId::MAX;
+        pools.build("web", NetworkId::MIN, &layout("10.0.0.0/28"), [], []);
+        pools.build("db", other, &layout("10.0.0.0/28"), [], []);
+        pools.take(address("10.0.0.2"));
+        assert_eq!(pools.get(&"web").unwrap().used(), 1);
+        assert_eq!(pools.get(&"db").unwrap().used(), 0);
+        pools.build("web", other, &layout("10.0.0.0/28"), [], []);
+        pools.take(NetAddr::new(other, ip("10.0.0.3")));
+        assert_eq!(pools.get(&"web").unwrap().used(), 1);
+        pools.take(address("10.0.0.4"));
+        assert_eq!(pools.get(&"web").unwrap().used(), 1, "it is the other's now");
     }
 }

@@ -50,13 +50,8 @@ impl World {
             Thing::Outside(ip) => self.proof_of_lost_outside(claim, *ip),
             Thing::NetworkId(id) => {
                 let vpc = claim.vpc_holder()?;
-                let right = Thing::Vpc(vpc.clone());
-                let lost = match self.claim_on(&right).and_then(Claim::given_id) {
-                    Some(given) => given != *id,
-                    None => self.indexes.networks_of_vpc.of(&vpc).len() == 0,
-                };
-                let right = ObjectName::cluster(right.to_string());
-                lost.then(|| vec![self.confirm(Kind::Claim, &right)])
+                let right = ObjectName::cluster(Thing::Vpc(vpc.clone()).to_string());
+                (!self.vpcs.needs_id(&vpc, *id)).then(|| vec![self.confirm(Kind::Claim, &right)])
             }
             Thing::Block(_) => {
                 let (network, uid) = claim.network_holder()?;
@@ -64,7 +59,7 @@ impl World {
                 lost.then(|| vec![self.confirm(Kind::Network, &network)])
             }
             Thing::Vpc(vpc) => {
-                let lost = self.indexes.networks_of_vpc.of(vpc).len() == 0;
+                let lost = self.vpcs.networks.of_vpc(vpc).len() == 0;
                 lost.then(Vec::new)
             }
         }

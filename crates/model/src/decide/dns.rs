@@ -40,7 +40,7 @@ impl World {
     /// questions take, so DNS of its own is for a network that has its VPC for itself.
     pub(super) fn dns_mode(&self, plan: &NetworkPlan) -> DnsMode {
         let asked = plan.dns.mode;
-        match plan.vpc == Vpc::Open || self.indexes.networks_of_vpc.of(&plan.vpc).len() > 1 {
+        match plan.vpc == Vpc::Open || self.vpcs.networks.of_vpc(&plan.vpc).len() > 1 {
             true => DnsMode::Shared,
             false => asked,
         }

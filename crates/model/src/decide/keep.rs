@@ -57,12 +57,11 @@ impl World {
         }
         let network = self.network_for_port(port, plan)?;
         self.check_port_quota(&network.name.tenant, &port.meta.name, &network.name, now)?;
-        let name = port.meta.name.clone();
         let (subnet, ips) = (plan.subnet.as_deref(), plan.ips.as_slice());
-        let asker = Asker { port: &name, holder: port.holder(), subnet, ips };
-        let granted = self.grant(&asker, &network, now)?;
-        self.take_seat(&network.name.tenant, &name);
-        let mut actions = granted.claims(network.id, &asker.holder);
+        let asker = Asker { holder: port.address_holder(), subnet, ips };
+        let granted = self.grant(asker, &network, now)?;
+        self.take_seat(&network.name.tenant, &port.meta.name);
+        let mut actions = granted.claims(network.id);
         if !is_filled {
             let filling = filling(&network, granted, plan.mac);
             let target = Target::new(Kind::Port, &port.meta);

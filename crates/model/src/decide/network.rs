@@ -3,11 +3,11 @@
 
 use atoll_api::{NetworkPhase, Reason};
 use atoll_types::{Cidr, NetworkId, NetworkName};
-use atoll_vpc::Moment;
+use atoll_vpc::{Moment, NextBlock, Number, Sorted};
 
-use super::flat::Block;
+use super::flat::none_free;
 use super::hold;
-use super::number::{Number, claim_number};
+use super::number::claim_number;
 use super::ranges::{Conflict, complaint};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, named};
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn build_network(&mut self, network: &Network, plan: &NetworkPlan, now: &Now) -> Decision {
-        let (accepted, conflicts) = self.sort_ranges(network, plan);
+        let Sorted { accepted, conflicts } = self.vpcs.sort_ranges(&plan.name);
         if let (true, Some(conflict)) = (accepted.is_empty(), conflicts.first()) {
             let verdict = Verdict::not_ready(Reason::CidrOverlap, complaint(conflict));
             return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);
@@ -92,7 +92,9 @@ impl World {
             Number::Held(id) => id,
             Number::Claimable(id) => return claim_number(&plan.vpc, id),
             Number::Unfounded(id) => return self.give_up_right(&plan.vpc, id),
-            Number::Stolen { id, holder } => {
+            Number::Stolen(id) => {
+                let holder = self.claim_on(&Thing::NetworkId(id));
+                let holder = holder.map_or("another", |claim| claim.holder.name.as_str());
                 let message = format!("network id {id} of this network is claimed by VPC {holder}");
                 let verdict = Verdict::not_ready(Reason::InUse, message);
                 return self.complain_of_network(network, NetworkPhase::Failed, &verdict, now);
@@ -102,10 +104,11 @@ impl World {
                 return self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
             }
         };
-        match self.next_block(network, plan, id, now) {
-            Block::Enough => {}
-            Block::Claimable(block) => return claim_block(network, block),
-            Block::NoneFree(verdict) => {
+        match self.vpcs.next_block(&plan.name, id, now.moment) {
+            NextBlock::Enough => {}
+            NextBlock::Claimable(block) => return claim_block(network, block),
+            NextBlock::NoneFree(family) => {
+                let verdict = none_free(family);
                 let told = self.complain_of_network(network, NetworkPhase::Pending, &verdict, now);
                 return told.and_again(now.moment + NO_BLOCK_PAUSE);
             }

@@ -23,7 +23,7 @@ impl World {
         if !subnets.is_empty() {
             return Decision::act(subnets);
         }
-        if self.indexes.subnets_of_network.of(&plan.name).len() > 0 {
+        if self.vpcs.subnets().of_network(&plan.name).len() > 0 {
             let message = "waits for its subnets to go".to_owned();
             return self.terminating(network, Reason::InProgress, message, now);
         }
@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(super) fn subnets_to_delete(&self, name: &NetworkName) -> Vec<Action> {
-        let subnets = self.indexes.subnets_of_network.of(name);
+        let subnets = self.vpcs.subnets().of_network(name);
         subnets
             .filter_map(|subnet| self.subnets.get(subnet))
             .filter(|subnet| !subnet.meta.deleting)

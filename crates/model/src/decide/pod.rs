@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use atoll_api::{self as api, Reason, marks};
 use atoll_types::{Label, MacAddr, NetworkName};
+use atoll_vpc::Holder;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::grant::{Asker, Granted, Joined};
@@ -277,12 +278,12 @@ impl World {
     ) -> Result<(Vec<Action>, Action), Complaint> {
         let port = &pod.port_name(nic);
         self.check_port_quota(tenant, port, &network.name, now)?;
-        let holder = holder_of_port(port, &pod.meta.uid);
-        let asker = Asker { port, holder, subnet: nic.subnet.as_deref(), ips: &nic.ips };
-        let granted = self.grant(&asker, network, now)?;
+        let holder = Holder { name: port.clone(), incarnation: pod.meta.uid.as_str().into() };
+        let asker = Asker { holder, subnet: nic.subnet.as_deref(), ips: &nic.ips };
+        let granted = self.grant(asker, network, now)?;
         self.take_seat(tenant, port);
         let made = new_port(pod, nic, port, network, &granted, binding);
-        Ok((granted.claims(network.id, &asker.holder), Action::CreatePort(Box::new(made))))
+        Ok((granted.claims(network.id), Action::CreatePort(Box::new(made))))
     }
 }
 

@@ -2,6 +2,10 @@
 //! beforehand, or is kept for the next pod, lives until somebody deletes it. Each gives its
 //! addresses back before it goes.
 
+use std::collections::BTreeSet;
+
+use atoll_types::NetAddr;
+
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Key, Target};
 use crate::intent::{Bound, Kind, Network, ObjectName, Port, PortPlan, Thing};
@@ -97,11 +101,10 @@ impl World {
             return Decision::nothing();
         }
         let holder = port.holder();
-        let claimed = self.indexes.claims_of_port.of(&port.meta.name).cloned();
-        let mut things: Vec<Thing> = claimed.chain(port.addresses().map(Thing::Address)).collect();
-        things.sort();
-        things.dedup();
-        let releases = things.into_iter().map(|thing| self.give_back(thing, &holder));
+        let held = self.vpcs.holdings().held_by(&port.meta.name);
+        let addresses: BTreeSet<NetAddr> = held.chain(port.addresses()).collect();
+        let things = addresses.into_iter().map(Thing::Address);
+        let releases = things.map(|thing| self.give_back(thing, &holder));
         Decision::act([let_go(Kind::Port, &port.meta)].into_iter().chain(releases))
     }
 

@@ -114,7 +114,7 @@ impl World {
 
     /// A port on the way counts until it is there or given up.
     pub(super) fn take_seat(&mut self, tenant: &Label, port: &ObjectName) {
-        self.numbers.seats.insert(port.clone(), tenant.clone());
+        self.indexes.tenant_of_seat.insert(port.clone(), tenant.clone());
         self.indexes.seats_of_tenant.add(tenant.to_string(), port.clone());
     }
 }

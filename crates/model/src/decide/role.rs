@@ -34,7 +34,7 @@ impl World {
     fn subnet_names(&self, tenant: &Label) -> Vec<String> {
         let networks = self.indexes.networks_of_tenant.of(tenant.as_str());
         let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
-        let subnets = plans.flat_map(|plan| self.indexes.subnets_of_network.of(&plan.name));
+        let subnets = plans.flat_map(|plan| self.vpcs.subnets().of_network(&plan.name));
         subnets.map(|name| name.name.clone()).collect()
     }
 }

@@ -52,7 +52,7 @@ impl World {
     fn ranges_of_vpc(&self, network: &NetworkName) -> Option<(Vpc, Vec<Cidr>)> {
         let vpc = self.network_named(network)?.vpc()?;
         let mut ranges = match vpc {
-            Vpc::Named { .. } => self.declared_ranges(vpc),
+            Vpc::Named { .. } => self.vpcs.networks.declared_in(vpc).collect(),
             Vpc::Flat(network) => self.blocks_of_flat(network),
             Vpc::Open => self.settings.flat.clone(),
         };
@@ -61,14 +61,8 @@ impl World {
         Some((vpc.clone(), ranges))
     }
 
-    fn declared_ranges(&self, vpc: &Vpc) -> Vec<Cidr> {
-        let networks = self.indexes.networks_of_vpc.of(vpc);
-        let plans = networks.filter_map(|name| self.networks.get(name)?.plan.as_ref().ok());
-        plans.flat_map(|plan| plan.cidrs.iter().copied()).collect()
-    }
-
     fn blocks_of_flat(&self, network: &NetworkName) -> Vec<Cidr> {
-        let subnets = self.indexes.subnets_of_network.of(network);
-        subnets.filter_map(|name| Some(self.subnet_plan(name)?.cidr)).collect()
+        let subnets = self.vpcs.subnets().of_network(network);
+        subnets.filter_map(|name| Some(self.vpcs.subnets().get(name)?.cidr())).collect()
     }
 }

@@ -1,12 +1,13 @@
 //! A subnet gives addresses while its network is Active, counts them, and goes when nobody has one.
 
 use atoll_api::{self as api, Reason, SubnetPhase};
-use atoll_types::{Cidr, NetworkId, NetworkName};
+use atoll_types::{NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Misplaced;
 
 use super::{hold, let_go};
 use crate::action::{Action, Decision, Target};
 use crate::conditions::{Verdict, conditions, named};
-use crate::intent::{Kind, Network, NetworkPlan, ObjectName, Subnet, SubnetPlan};
+use crate::intent::{Kind, ObjectName, Subnet, SubnetPlan, Thing};
 use crate::world::{Now, World};
 
 impl World {
@@ -52,9 +53,7 @@ impl World {
         let network = &plan.network;
         let pending =
             |reason, message: String| (SubnetPhase::Pending, Verdict::not_ready(reason, message));
-        let Some((object, Ok(declared))) =
-            self.network_named(network).map(|object| (object, &object.plan))
-        else {
+        let Some(object) = self.network_named(network).filter(|object| object.plan.is_ok()) else {
             let message = format!("spec.network: network {network} does not exist");
             return pending(Reason::NetworkNotFound, message);
         };
@@ -65,7 +64,7 @@ impl World {
             );
             return pending(Reason::NoProvider, message);
         }
-        if let Some(verdict) = self.misplaced(subnet, plan, object, declared) {
+        if let Some(verdict) = self.misplaced(subnet, plan) {
             return (SubnetPhase::Failed, verdict);
         }
         if !object.is_active() {
@@ -76,29 +75,23 @@ impl World {
     }
 
     /// Why a subnet cannot be where it is.
-    fn misplaced(
-        &self,
-        subnet: &Subnet,
-        plan: &SubnetPlan,
-        network: &Network,
-        declared: &NetworkPlan,
-    ) -> Option<Verdict> {
+    fn misplaced(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<Verdict> {
         let (cidr, name) = (&plan.cidr, &plan.network);
-        let inside = |ranges: &[Cidr]| ranges.iter().any(|range| range.contains_cidr(cidr));
-        let ranges = self.ranges_of(network, declared);
-        let failed =
-            |reason, what: String| Some(Verdict::not_ready(reason, format!("spec.cidr: {what}")));
-        if !inside(&ranges) {
-            let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let what = format!("{cidr} lies in no range of network {name}, which has {ranges}");
-            return failed(Reason::CidrOutside, what);
-        }
-        if !inside(&self.sort_ranges(network, declared).0) {
-            let what = format!("{cidr} lies in a range that network {name} cannot use");
-            return failed(Reason::CidrOverlap, what);
-        }
-        let twin = self.older_twin(subnet, plan)?;
-        failed(Reason::CidrOverlap, format!("subnet {twin} has the range {cidr} already"))
+        let (reason, what) = match self.vpcs.misplaced(&subnet.meta.name)? {
+            Misplaced::Outside(ranges) => {
+                let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let what = format!("{cidr} lies in no range of network {name}, which has {ranges}");
+                (Reason::CidrOutside, what)
+            }
+            Misplaced::Unusable => {
+                let what = format!("{cidr} lies in a range that network {name} cannot use");
+                (Reason::CidrOverlap, what)
+            }
+            Misplaced::Twin(twin) => {
+                (Reason::CidrOverlap, format!("subnet {twin} has the range {cidr} already"))
+            }
+        };
+        Some(Verdict::not_ready(reason, format!("spec.cidr: {what}")))
     }
 
     /// An Active subnet without a free address says so until it has one.
@@ -118,16 +111,6 @@ impl World {
         })
     }
 
-    /// An older subnet of the same network with the very same range.
-    fn older_twin(&self, subnet: &Subnet, plan: &SubnetPlan) -> Option<ObjectName> {
-        let siblings = self.indexes.subnets_of_network.of(&plan.network);
-        siblings
-            .filter_map(|name| self.subnets.get(name))
-            .filter(|sibling| sibling.meta.age_order() < subnet.meta.age_order())
-            .find(|sibling| sibling.plan.as_ref().is_ok_and(|other| other.cidr == plan.cidr))
-            .map(|sibling| sibling.meta.name.clone())
-    }
-
     fn take_down_subnet(&mut self, subnet: &Subnet, now: &Now) -> Decision {
         if !subnet.meta.is_held() {
             return Decision::nothing();
@@ -144,10 +127,10 @@ impl World {
     /// Who has addresses of a subnet.
     fn inside_subnet(&self, plan: &SubnetPlan) -> Option<String> {
         let id = self.number_told_by(&plan.network)?;
-        let held = self.indexes.addresses.get(&id)?;
-        let range = held.range(plan.cidr.first()..=plan.cidr.last());
-        let holders: Vec<String> = range
-            .filter_map(|(ip, claim)| Some((ip, self.claims.get(claim)?.port_holder()?.0)))
+        let held = self.vpcs.holdings().held_in(id, plan.cidr);
+        let claim_on = |ip| self.claim_on(&Thing::Address(NetAddr::new(id, ip)));
+        let holders: Vec<String> = held
+            .filter_map(|ip| Some((ip, claim_on(ip)?.port_holder()?.0)))
             .map(|(ip, port)| format!("{port} ({ip})"))
             .collect();
         (!holders.is_empty())
@@ -182,9 +165,9 @@ impl World {
 
     fn count(&mut self, subnet: &Subnet) -> (i64, i64) {
         let Ok(plan) = &subnet.plan else { return (0, 0) };
-        let pool =
-            self.number_told_by(&plan.network).and_then(|id| self.pool(&subnet.meta.name, id));
+        let id = self.number_told_by(&plan.network);
+        let count = id.and_then(|id| self.vpcs.count(&subnet.meta.name, id)).unwrap_or_default();
         let fit = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-        pool.map_or((0, 0), |pool| (fit(pool.used()), fit(pool.available())))
+        (fit(count.used), fit(count.free))
     }
 }

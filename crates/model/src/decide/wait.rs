@@ -142,17 +142,12 @@ impl World {
     fn unused_claims(&self, holder: &ClaimHolder) -> Vec<Action> {
         let name = port_of(holder);
         let port = self.ports.get(&name);
-        let things = self.indexes.claims_of_port.of(&name);
-        let unused = things.filter(|thing| match thing {
-            Thing::Address(address) => port.is_none_or(|port| !port.has(*address)),
-            Thing::Vip(_)
-            | Thing::Outside(_)
-            | Thing::NetworkId(_)
-            | Thing::Block(_)
-            | Thing::Vpc(_) => false,
-        });
-        let mine = unused.filter(|it| self.claim_on(it).is_some_and(|it| it.holder == *holder));
-        mine.map(|thing| self.give_back(thing.clone(), holder)).collect()
+        let held = self.vpcs.holdings().held_by(&name);
+        let unused = held.filter(|address| port.is_none_or(|port| !port.has(*address)));
+        let mine = unused
+            .map(Thing::Address)
+            .filter(|thing| self.claim_on(thing).is_some_and(|claim| claim.holder == *holder));
+        mine.map(|thing| self.give_back(thing, holder)).collect()
     }
 
     fn start_waiting(&mut self, key: &Key, waiting: Waiting) {

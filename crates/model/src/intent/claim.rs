@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use atoll_api as api;
 use atoll_api::ClaimHolder;
-use atoll_types::{Cidr, Label, NetAddr, NetworkId};
+use atoll_types::{Cidr, Label, NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Holder;
 
 use super::network::dashed;
 use super::{Meta, ObjectName, Vpc};
@@ -50,6 +51,12 @@ pub struct Vip {
     /// The address.
     pub ip: IpAddr,
 }
+
+/// Who holds addresses: one incarnation of a port, or of the pod that it is for.
+pub type PortHolder = Holder<ObjectName, Box<str>>;
+
+/// Who holds a block: one incarnation of a network.
+pub type BlockHolder = Holder<NetworkName, Box<str>>;
 
 const PORT: &str = "Port";
 const SERVICE: &str = "Service";
@@ -99,6 +106,12 @@ impl Claim {
         self.holder_inside(PORT)
     }
 
+    /// The same, as the layer of VPCs knows it.
+    pub fn address_holder(&self) -> Option<PortHolder> {
+        let (name, uid) = self.port_holder()?;
+        Some(Holder { name, incarnation: uid.into() })
+    }
+
     /// The service that holds an address, and its incarnation.
     pub fn service_holder(&self) -> Option<(ObjectName, &str)> {
         self.holder_inside(SERVICE)
@@ -114,16 +127,19 @@ impl Claim {
 
     /// The VPC that holds a network id.
     pub fn vpc_holder(&self) -> Option<Vpc> {
-        if self.holder.kind != VPC {
-            return None;
-        }
-        Vpc::parse(&self.holder.name)
+        Vpc::parse(&self.holder.name).filter(|vpc| self.holder == holder_of_vpc(vpc))
     }
 
     /// The network that holds a block or an address of the outside, and its incarnation.
     pub fn network_holder(&self) -> Option<(ObjectName, &str)> {
         let uid = self.holder.uid.as_deref()?;
         (self.holder.kind == NETWORK).then(|| (ObjectName::cluster(&self.holder.name), uid))
+    }
+
+    /// The same of a block, where the network has a name that one can have.
+    pub fn block_holder(&self) -> Option<BlockHolder> {
+        let (network, uid) = self.network_holder()?;
+        Some(Holder { name: network.name.parse().ok()?, incarnation: uid.into() })
     }
 
     /// The network id that a VPC was given.

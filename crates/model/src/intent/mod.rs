@@ -23,8 +23,8 @@ mod template;
 mod tenant;
 
 pub use claim::{
-    Claim, Thing, Vip, holder_of_block, holder_of_id, holder_of_port, holder_of_service,
-    holder_of_vpc,
+    BlockHolder, Claim, PortHolder, Thing, Vip, holder_of_block, holder_of_id, holder_of_port,
+    holder_of_service, holder_of_vpc,
 };
 pub use dns::DnsPlan;
 pub use meta::{Kind, Meta, ObjectName};

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use atoll_api::{self as api, Reason};
 use atoll_types::{Cidr, Label, NameError, NetworkId, NetworkName};
+use atoll_vpc::Holder;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{DnsPlan, Malformed, Meta};
+use super::{BlockHolder, DnsPlan, Malformed, Meta};
 
 /// A network.
 #[derive(Clone, Debug)]
@@ -145,6 +146,12 @@ impl Network {
     /// Whether what pods ask of their interfaces (subnet, address) does not count here.
     pub fn ignores_nic_requests(&self) -> bool {
         self.plan.as_ref().is_ok_and(|plan| plan.type_ == NetworkType::Flat)
+    }
+
+    /// As whom this incarnation holds blocks, where the network can be understood.
+    pub fn block_holder(&self) -> Option<BlockHolder> {
+        let plan = self.plan.as_ref().ok()?;
+        Some(Holder { name: plan.name.clone(), incarnation: self.meta.uid.as_str().into() })
     }
 
     /// The VPC, where the network can be understood.

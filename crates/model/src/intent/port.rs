@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use atoll_api::{self as api, ClaimHolder, Reason};
 use atoll_types::{MacAddr, NetAddr, NetworkId, NetworkName};
+use atoll_vpc::Holder;
 
-use super::{Malformed, Meta, ObjectName, holder_of_port};
+use super::{Malformed, Meta, ObjectName, PortHolder, holder_of_port};
 
 /// A port.
 #[derive(Clone, Debug)]
@@ -113,10 +114,19 @@ impl Port {
     /// Who holds its addresses: a port that is kept exists before its claims, and its own UID
     /// makes them its. One that goes with its pod comes after them, and the pod's UID does.
     pub fn holder(&self) -> ClaimHolder {
+        holder_of_port(&self.meta.name, self.incarnation())
+    }
+
+    fn incarnation(&self) -> &str {
         match &self.bound {
-            Some(bound) if !self.persistent => holder_of_port(&self.meta.name, &bound.pod_uid),
-            Some(_) | None => holder_of_port(&self.meta.name, &self.meta.uid),
+            Some(bound) if !self.persistent => &bound.pod_uid,
+            Some(_) | None => &self.meta.uid,
         }
+    }
+
+    /// The same, as the layer of VPCs knows it.
+    pub fn address_holder(&self) -> PortHolder {
+        Holder { name: self.meta.name.clone(), incarnation: self.incarnation().into() }
     }
 
     /// Whether the port has this address.

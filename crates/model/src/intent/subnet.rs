@@ -1,5 +1,7 @@
 //! A subnet: a range of a network, and what of it is kept back.
 
+use std::sync::Arc;
+
 use atoll_api::{self as api, Reason};
 use atoll_types::{Cidr, NetworkName};
 use atoll_vpc::Layout;
@@ -27,7 +29,7 @@ pub struct SubnetPlan {
     /// The range.
     pub cidr: Cidr,
     /// What of the range can be given.
-    pub layout: Layout,
+    pub layout: Arc<Layout>,
     /// Whether the network made it for one of its ranges.
     pub automatic: bool,
 }
@@ -66,11 +68,6 @@ impl Subnet {
 }
 
 impl SubnetPlan {
-    /// Whether it is the same range of the same network, whatever is kept back of it.
-    pub(crate) fn has_the_place_of(&self, other: &SubnetPlan) -> bool {
-        (&self.network, self.cidr) == (&other.network, other.cidr)
-    }
-
     fn parse(name: &str, spec: &api::SubnetSpec) -> Result<Self, Malformed> {
         let network: NetworkName = spec.network.parse().map_err(|error| {
             Malformed::new(Reason::RequestMalformed, format!("spec.network: {error}"))
@@ -81,7 +78,7 @@ impl SubnetPlan {
         let layout = Layout::parse(cidr, spec.gateway.as_deref(), &spec.excluded, &spec.pools)
             .map_err(|error| Malformed::new(Reason::RequestMalformed, format!("spec.{error}")))?;
         let automatic = name == subnet_name(&network, &cidr);
-        Ok(SubnetPlan { network, cidr, layout, automatic })
+        Ok(SubnetPlan { network, cidr, layout: Arc::new(layout), automatic })
     }
 }
 

@@ -76,9 +76,6 @@ impl Item for Claim {
 
     fn link(&self, world: &mut World) {
         let Some(thing) = &self.thing else { return };
-        if let Some((port, _)) = self.port_holder() {
-            world.indexes.claims_of_port.add(port, thing.clone());
-        }
         if let Some((service, _)) = self.service_holder() {
             world.indexes.claims_of_service.add(service, thing.clone());
         }
@@ -89,9 +86,6 @@ impl Item for Claim {
         let Some(thing) = &self.thing else { return };
         if world.claims.get(&self.meta.name).is_some_and(|after| after.holder == self.holder) {
             return;
-        }
-        if let Some((port, _)) = self.port_holder() {
-            world.indexes.claims_of_port.remove(&port, thing);
         }
         if let Some((service, _)) = self.service_holder() {
             world.indexes.claims_of_service.remove(&service, thing);
@@ -133,25 +127,14 @@ impl Claim {
     /// Takes the thing out of what can be given.
     fn take(&self, thing: &Thing, world: &mut World) {
         match thing {
-            Thing::Address(address) => {
-                world.indexes.hold(*address, &self.meta.name);
-                world.take_address(*address);
-            }
+            Thing::Address(address) => world.vpcs.claim_address(*address, self.address_holder()),
             Thing::Vip(vip) => world.vips.claim(vip),
             Thing::Outside(ip) => world.outsides.claim(*ip, &self.holder),
-            Thing::NetworkId(id) => {
-                world.numbers.ids.take(*id);
-                if let Some(vpc) = self.vpc_holder() {
-                    world.indexes.ids_claimed_by_vpc.add(vpc, *id);
-                }
-            }
-            Thing::Block(block) => {
-                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.take(*block));
-                world.indexes.blocks_of.add(self.holder.clone(), *block);
-            }
+            Thing::NetworkId(id) => world.vpcs.numbers.claim(*id, self.vpc_holder()),
+            Thing::Block(block) => world.vpcs.shares.claim(*block, self.block_holder()),
             Thing::Vpc(vpc) => {
                 if let Some(id) = self.given_id() {
-                    world.indexes.vpcs_of_id.add(id, vpc.clone());
+                    world.vpcs.numbers.give_right(vpc.clone(), id);
                 }
             }
         }
@@ -161,26 +144,13 @@ impl Claim {
     fn free(&self, thing: &Thing, world: &mut World, until: Moment) {
         match thing {
             Thing::Address(address) => {
-                world.indexes.let_go(*address);
-                world.free_address(*address, until);
+                world.vpcs.release_address(*address, self.address_holder(), until);
             }
             Thing::Vip(vip) => world.vips.release(vip, until),
             Thing::Outside(ip) => world.outsides.release(*ip, &self.holder, until),
-            Thing::NetworkId(id) => {
-                world.numbers.ids.free(*id, until);
-                if let Some(vpc) = self.vpc_holder() {
-                    world.indexes.ids_claimed_by_vpc.remove(&vpc, id);
-                }
-            }
-            Thing::Block(block) => {
-                world.numbers.blocks.iter_mut().for_each(|blocks| blocks.free(*block, until));
-                world.indexes.blocks_of.remove(&self.holder, block);
-            }
-            Thing::Vpc(vpc) => {
-                if let Some(id) = self.given_id() {
-                    world.indexes.vpcs_of_id.remove(&id, vpc);
-                }
-            }
+            Thing::NetworkId(id) => world.vpcs.numbers.release(*id, until),
+            Thing::Block(block) => world.vpcs.shares.release(*block, until),
+            Thing::Vpc(vpc) => world.vpcs.numbers.take_right(vpc),
         }
     }
 }

@@ -1,16 +1,14 @@
 //! Which objects belong to which.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::collections::HashMap;
 
-use atoll_api::ClaimHolder;
-use atoll_types::{Cidr, NetAddr, NetworkId, NetworkName};
+use atoll_types::{Label, NetworkName};
+use atoll_vpc::Groups;
 
-use super::groups::Groups;
 use super::hosts::{Change, Hosts};
 use crate::action::Key;
 use crate::decide::Waiting;
-use crate::intent::{Network, ObjectName, Port, Thing, Vpc};
+use crate::intent::{Network, ObjectName, Port, Thing};
 
 /// Which objects belong to which.
 #[derive(Clone, Debug, Default)]
@@ -19,23 +17,17 @@ pub(crate) struct Indexes {
     pub(crate) networks_of_tenant: Groups<String, ObjectName>,
     pub(crate) networks_of_type: Groups<String, ObjectName>,
     pub(crate) provided_of_type: Groups<String, ObjectName>,
-    pub(crate) networks_of_vpc: Groups<Vpc, ObjectName>,
-    /// One, but for a moment in which a second was promised what the first has.
-    pub(crate) vpcs_of_id: Groups<NetworkId, Vpc>,
-    pub(crate) ids_claimed_by_vpc: Groups<Vpc, NetworkId>,
-    pub(crate) blocks_of: Groups<ClaimHolder, Cidr>,
-    pub(crate) subnets_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) ports_of_network: Groups<NetworkName, ObjectName>,
     pub(crate) hosts_of_network: HashMap<NetworkName, Hosts>,
     pub(crate) seats_of_tenant: Groups<String, ObjectName>,
+    /// Of ports on the way: which tenant they count for.
+    pub(crate) tenant_of_seat: HashMap<ObjectName, Label>,
     pub(crate) ports_of_pod: Groups<ObjectName, ObjectName>,
     pub(crate) ports_with_siblings: Groups<NetworkName, ObjectName>,
     pub(crate) pods_of_namespace: Groups<String, ObjectName>,
     pub(crate) services_of_namespace: Groups<String, ObjectName>,
     pub(crate) slices_of_service: Groups<ObjectName, ObjectName>,
-    pub(crate) claims_of_port: Groups<ObjectName, Thing>,
     pub(crate) claims_of_service: Groups<ObjectName, Thing>,
-    pub(crate) addresses: HashMap<NetworkId, BTreeMap<IpAddr, ObjectName>>,
     pub(crate) waiting_for_network: Groups<NetworkName, Key>,
     pub(crate) waiting_for_thing: Groups<Thing, Key>,
     pub(crate) waiting_for_port: Groups<ObjectName, Key>,
@@ -57,24 +49,11 @@ impl Indexes {
         self.provided_of_type.remove(type_, network);
     }
 
-    pub(super) fn hold(&mut self, address: NetAddr, claim: &ObjectName) {
-        self.addresses.entry(address.network).or_default().insert(address.ip, claim.clone());
-    }
-
     pub(super) fn count_host(&mut self, network: &NetworkName, port: &Port, change: Change) {
         let hosts = self.hosts_of_network.entry(network.clone()).or_default();
         hosts.count(port, change);
         if hosts.is_empty() {
             self.hosts_of_network.remove(network);
-        }
-    }
-
-    pub(super) fn let_go(&mut self, address: NetAddr) {
-        if let Some(held) = self.addresses.get_mut(&address.network) {
-            held.remove(&address.ip);
-            if held.is_empty() {
-                self.addresses.remove(&address.network);
-            }
         }
     }
 }

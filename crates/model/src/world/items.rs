@@ -96,13 +96,11 @@ impl Item for Network {
     fn link(&self, world: &mut World) {
         if let Ok(plan) = &self.plan {
             let name = &self.meta.name;
-            let indexes = &mut world.indexes;
-            indexes.networks_of_tenant.add(plan.name.tenant.to_string(), name.clone());
+            let networks = &mut world.indexes.networks_of_tenant;
+            networks.add(plan.name.tenant.to_string(), name.clone());
             match plan.type_.foreign() {
-                None => {
-                    indexes.networks_of_vpc.add(plan.vpc.clone(), name.clone());
-                }
-                Some(type_) => indexes.enter_foreign(type_, self),
+                None => world.vpcs.networks.put(plan.name.clone(), self.in_vpc(plan)),
+                Some(type_) => world.indexes.enter_foreign(type_, self),
             }
             world.outsides.ask(Key::new(Kind::Network, name.clone()), !plan.egress.is_empty());
         }
@@ -113,7 +111,7 @@ impl Item for Network {
             let name = &self.meta.name;
             world.indexes.networks_of_tenant.remove(&plan.name.tenant.to_string(), name);
             match plan.type_.foreign() {
-                None => world.indexes.networks_of_vpc.remove(&plan.vpc, name),
+                None => world.vpcs.networks.remove(&plan.name),
                 Some(type_) => world.indexes.forget_foreign(type_, name),
             }
         }
@@ -151,24 +149,13 @@ impl Item for Subnet {
     }
 
     fn link(&self, world: &mut World) {
-        let Ok(plan) = &self.plan else { return };
-        let name = self.meta.name.clone();
-        if world.indexes.subnets_of_network.add(plan.network.clone(), name) {
-            world.rebuild_pools(&plan.network);
-        }
+        world.vpcs.put_subnet(&self.meta.name, self.in_vpc());
     }
 
     fn unlink(&self, world: &mut World, _now: Moment) {
-        let Ok(plan) = &self.plan else { return };
-        let name = &self.meta.name;
-        if world.subnets.get(name).is_some_and(|after| after.plan.as_ref() == Ok(plan)) {
-            return;
+        if world.subnets.get(&self.meta.name).is_none() {
+            world.vpcs.remove_subnet(&self.meta.name);
         }
-        world.indexes.subnets_of_network.remove(&plan.network, name);
-        if !world.subnet_plan(name).is_some_and(|after| after.has_the_place_of(plan)) {
-            world.numbers.pools.remove(name);
-        }
-        world.rebuild_pools(&plan.network);
     }
 
     fn says_as(&self, earlier: &Self) -> bool {

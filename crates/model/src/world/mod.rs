@@ -5,23 +5,22 @@
 //! takes news in by [`World::learn`], and then looks at [`World::everything`]. The rule: the same
 //! news in any order, in pieces or twice, leads to the same world.
 
-mod groups;
 mod holders;
 mod hosts;
 mod indexes;
 mod items;
-mod numbers;
 mod outside;
 mod shelf;
 mod tally;
 mod touched;
 mod types;
 mod vips;
+mod vpcs;
 
 use std::collections::{BTreeSet, HashMap};
 
 use atoll_types::Cidr;
-use atoll_vpc::Moment;
+use atoll_vpc::{Ledger, Moment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::action::{Decision, Key};
@@ -32,11 +31,11 @@ use crate::intent::{
 
 pub(crate) use hosts::Hosts;
 pub(crate) use indexes::Indexes;
-pub(crate) use numbers::Numbers;
 pub(crate) use outside::{Outsides, Place};
 pub(crate) use shelf::{Change, HasMeta, Shelf};
 pub use tally::{Addresses, Tally};
 pub(crate) use vips::Vips;
+pub(crate) use vpcs::ObjectNames;
 
 /// The range that flat networks share where nobody says otherwise: addresses that are meant to be
 /// shared inside one provider and are used neither on the Internet nor, mostly, in companies.
@@ -102,7 +101,7 @@ pub struct World {
     pub(crate) registrations: Shelf<Registration>,
     pub(crate) slices: Shelf<Slice>,
     pub(crate) indexes: Indexes,
-    pub(crate) numbers: Numbers,
+    pub(crate) vpcs: Ledger<ObjectNames>,
     pub(crate) vips: Vips,
     pub(crate) outsides: Outsides,
     pub(crate) said: HashMap<Key, Said>,
@@ -124,8 +123,8 @@ pub type Touched = BTreeSet<Key>;
 impl World {
     /// An empty world.
     pub fn new(settings: Settings) -> Self {
-        let numbers = Numbers::new(&settings);
-        World { settings, numbers, ..World::default() }
+        let vpcs = Ledger::sharing(&settings.flat);
+        World { settings, vpcs, ..World::default() }
     }
 
     /// Takes in that an object is there.

@@ -8,9 +8,8 @@ use std::net::IpAddr;
 
 use atoll_api::ClaimHolder;
 use atoll_types::Cidr;
-use atoll_vpc::{AddressPool, Exhausted, Moment, Refusal};
+use atoll_vpc::{AddressPool, Exhausted, Groups, Moment, Refusal};
 
-use super::groups::Groups;
 use crate::action::Key;
 use crate::intent::ObjectName;
 

@@ -4,9 +4,7 @@ use atoll_types::{NetAddr, NetworkName};
 
 use super::{Touched, World};
 use crate::action::Key;
-use crate::intent::{
-    Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, holder_of_block, role_name,
-};
+use crate::intent::{Claim, Kind, Network, ObjectName, Pod, Thing, Vpc, role_name};
 
 /// The key of a pod.
 pub(super) fn pod_key(name: &ObjectName) -> Key {
@@ -48,8 +46,8 @@ impl World {
     }
 
     pub(super) fn touch_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
-        let networks = self.indexes.networks_of_vpc.of(vpc);
-        touched.extend(networks.map(|name| Key::new(Kind::Network, name.clone())));
+        let networks = self.vpcs.networks.of_vpc(vpc);
+        networks.for_each(|network| self.touch_network(network, touched));
         self.touch_claims_of_vpc(vpc, touched);
     }
 
@@ -63,13 +61,12 @@ impl World {
     }
 
     pub(super) fn touch_blocks(&self, network: &Network, touched: &mut Touched) {
-        let holder = holder_of_block(&network.meta.name, &network.meta.uid);
-        let blocks = self.indexes.blocks_of.of(&holder);
-        touched.extend(blocks.map(|block| claim_key(&Thing::Block(*block))));
+        let blocks = self.blocks_of(network);
+        touched.extend(blocks.map(|block| claim_key(&Thing::Block(block))));
     }
 
     pub(super) fn touch_subnets_of_network(&self, network: &NetworkName, touched: &mut Touched) {
-        let subnets = self.indexes.subnets_of_network.of(network);
+        let subnets = self.vpcs.subnets().of_network(network);
         touched.extend(subnets.map(|name| Key::new(Kind::Subnet, name.clone())));
     }
 
@@ -95,10 +92,8 @@ impl World {
         if *vpc == Vpc::Open {
             return;
         }
-        for name in self.indexes.networks_of_vpc.of(vpc) {
-            let plan = self.networks.get(name).and_then(|network| network.plan.as_ref().ok());
-            plan.into_iter().for_each(|plan| self.touch_routes_to(&plan.name, touched));
-        }
+        let networks = self.vpcs.networks.of_vpc(vpc);
+        networks.for_each(|network| self.touch_routes_to(network, touched));
     }
 
     /// Pods with several interfaces of which one is in the network.
@@ -145,8 +140,8 @@ impl World {
     }
 
     pub(super) fn touch_claims_of_port(&self, port: &ObjectName, touched: &mut Touched) {
-        let things = self.indexes.claims_of_port.of(port);
-        touched.extend(things.map(claim_key));
+        let addresses = self.vpcs.holdings().held_by(port);
+        touched.extend(addresses.map(|address| claim_key(&Thing::Address(address))));
     }
 
     pub(super) fn touch_ports_and_claims_of_pod(&self, pod: &Pod, touched: &mut Touched) {
@@ -168,19 +163,19 @@ impl World {
         if let Some((port, _)) = claim.port_holder() {
             touched.insert(Key::new(Kind::Port, port));
         }
-        for subnet in self.subnets_that_hold(address) {
-            touched.insert(Key::new(Kind::Subnet, subnet));
+        for subnet in self.vpcs.subnets_with(address) {
+            touched.insert(Key::new(Kind::Subnet, subnet.clone()));
         }
-        let vpcs = self.indexes.vpcs_of_id.of(&address.network);
-        for network in vpcs.flat_map(|vpc| self.indexes.networks_of_vpc.of(vpc)) {
-            if self.networks.get(network).is_some_and(|network| network.meta.deleting) {
-                touched.insert(Key::new(Kind::Network, network.clone()));
+        let vpcs = self.vpcs.numbers.rightful(address.network);
+        for network in vpcs.flat_map(|vpc| self.vpcs.networks.of_vpc(vpc)) {
+            if self.network_named(network).is_some_and(|network| network.meta.deleting) {
+                self.touch_network(network, touched);
             }
         }
     }
 
     fn touch_claims_of_vpc(&self, vpc: &Vpc, touched: &mut Touched) {
-        let ids = self.indexes.ids_claimed_by_vpc.of(vpc);
+        let ids = self.vpcs.numbers.claimed_by(vpc);
         touched.extend(ids.map(|id| claim_key(&Thing::NetworkId(*id))));
         touched.insert(claim_key(&Thing::Vpc(vpc.clone())));
     }

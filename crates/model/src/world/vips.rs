@@ -7,9 +7,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use atoll_types::{Cidr, Label};
-use atoll_vpc::{AddressPool, Exhausted, Layout, Moment, Refusal};
+use atoll_vpc::{AddressPool, Exhausted, Groups, Layout, Moment, Refusal};
 
-use super::groups::Groups;
 use crate::decide::kept_for_dns;
 use crate::intent::{ObjectName, Vip};
 

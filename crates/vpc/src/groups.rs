@@ -1,6 +1,6 @@
 //! Which things belong together: an index from a key to a set, without empty sets.
 //!
-//! Most sets have one member: a pod has one port, a port one address. The rule: a set of one takes
+//! Most sets have one member: a VPC has one network, a port one address. The rule: a set of one takes
 //! the room of one.
 
 use std::borrow::Borrow;
@@ -11,7 +11,7 @@ use std::slice;
 
 /// Sets by key.
 #[derive(Clone, Debug)]
-pub(crate) struct Groups<K, V>(HashMap<K, Members<V>>);
+pub struct Groups<K, V>(HashMap<K, Members<V>>);
 
 /// The members of one group: never none.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ enum Members<V> {
 }
 
 /// The members of a group, in order.
-pub(crate) enum Each<'a, V> {
+pub enum Each<'a, V> {
     /// None or one.
     Few(slice::Iter<'a, V>),
     /// More.
@@ -70,7 +70,7 @@ impl<K, V> Default for Groups<K, V> {
 
 impl<K: Hash + Eq, V: Ord> Groups<K, V> {
     /// Adds a member; says whether it is new.
-    pub(crate) fn add(&mut self, key: K, member: V) -> bool {
+    pub fn add(&mut self, key: K, member: V) -> bool {
         match self.0.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(Members::One(member));
@@ -80,7 +80,8 @@ impl<K: Hash + Eq, V: Ord> Groups<K, V> {
         }
     }
 
-    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, member: &V)
+    /// Takes a member out, if it is there.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, member: &V)
     where
         K: Borrow<Q>,
     {
@@ -89,7 +90,8 @@ impl<K: Hash + Eq, V: Ord> Groups<K, V> {
         }
     }
 
-    pub(crate) fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q, member: &V) -> bool
+    /// Whether a group has this member.
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q, member: &V) -> bool
     where
         K: Borrow<Q>,
     {
@@ -100,7 +102,7 @@ impl<K: Hash + Eq, V: Ord> Groups<K, V> {
     }
 
     /// The members of a group, in order.
-    pub(crate) fn of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Each<'_, V>
+    pub fn of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Each<'_, V>
     where
         K: Borrow<Q>,
     {
@@ -141,12 +143,12 @@ mod tests {
     #[test]
     fn a_group_that_lost_its_last_member_takes_no_room() {
         let mut groups = Groups::default();
-        groups.add("network", "pod");
-        assert_eq!(groups.of("network").collect::<Vec<_>>(), [&"pod"]);
+        groups.add("network", "port");
+        assert_eq!(groups.of("network").collect::<Vec<_>>(), [&"port"]);
         groups.remove("network", &"other");
         assert_eq!(groups.of("network").len(), 1);
-        groups.remove("network", &"pod");
-        groups.remove("network", &"pod");
+        groups.remove("network", &"port");
+        groups.remove("network", &"port");
         assert_eq!(groups.of("network").len(), 0);
         assert!(groups.0.is_empty());
     }
