@@ -1,7 +1,7 @@
 //! Numbers handed out in a circle: the cursor always moves on, so that a freed number comes round
 //! again last, and never before its rest is over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::spans::Spans;
@@ -19,8 +19,9 @@ pub(crate) struct Circle {
     taken: Spans,
     taken_though_reserved: u128,
     resting: Spans,
-    rests: VecDeque<(Moment, u128)>,
-    latest_rest: HashMap<u128, Moment>,
+    /// Until when each rests, the next to wake first.
+    rests: BTreeSet<(Moment, u128)>,
+    rests_until: HashMap<u128, Moment>,
 }
 
 /// Why a circle gives no number.
@@ -43,8 +44,8 @@ impl Circle {
             taken: Spans::default(),
             taken_though_reserved: 0,
             resting: Spans::default(),
-            rests: VecDeque::new(),
-            latest_rest: HashMap::new(),
+            rests: BTreeSet::new(),
+            rests_until: HashMap::new(),
         }
     }
 
@@ -62,8 +63,10 @@ impl Circle {
         if self.taken.remove(number) {
             self.taken_though_reserved -= u128::from(self.reserved.contains(number));
             self.resting.insert(number, number);
-            self.rests.push_back((until, number));
-            self.latest_rest.insert(number, until);
+            if let Some(before) = self.rests_until.insert(number, until) {
+                self.rests.remove(&(before, number));
+            }
+            self.rests.insert((until, number));
         }
     }
 
@@ -84,7 +87,7 @@ impl Circle {
         self.cursor = old.cursor;
         self.resting = old.resting;
         self.rests = old.rests;
-        self.latest_rest = old.latest_rest;
+        self.rests_until = old.rests_until;
     }
 
     pub(crate) fn is_taken(&self, number: u128) -> bool {
@@ -121,11 +124,10 @@ impl Circle {
     }
 
     fn wake(&mut self, now: Moment) {
-        while let Some((until, number)) = self.rests.pop_front_if(|(until, _)| *until <= now) {
-            if self.latest_rest.get(&number) == Some(&until) {
-                self.latest_rest.remove(&number);
-                self.resting.remove(number);
-            }
+        while self.rests.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, number)) = self.rests.pop_first() else { return };
+            self.rests_until.remove(&number);
+            self.resting.remove(number);
         }
     }
 
@@ -180,8 +182,19 @@ mod tests {
         circle.free(1, LATER);
         circle.take(1);
         circle.free(1, LATER * 2);
+        assert_eq!(circle.next(START), Err(Dry::Resting(LATER * 2)));
         assert_eq!(circle.next(LATER), Err(Dry::Resting(LATER * 2)));
         assert_eq!(circle.next(LATER * 2), Ok(1));
+    }
+
+    #[test]
+    fn who_rests_shorter_is_given_sooner_also_when_freed_later() {
+        let mut circle = Circle::new(1, 2, Spans::default());
+        assert_eq!((circle.next(START), circle.next(START)), (Ok(1), Ok(2)));
+        circle.free(1, LATER * 2);
+        circle.free(2, LATER);
+        assert_eq!(circle.next(START), Err(Dry::Resting(LATER)));
+        assert_eq!(circle.next(LATER), Ok(2));
     }
 
     #[test]
