@@ -86,7 +86,7 @@ impl Scene {
         scene
     }
 
-    fn serve(&self, hosts: &[&Host], affinity: Option<Duration>) {
+    pub(crate) fn serve(&self, hosts: &[&Host], affinity: Option<Duration>) {
         self.serve_at(hosts, TARGET, affinity);
     }
 

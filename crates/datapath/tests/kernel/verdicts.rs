@@ -13,9 +13,12 @@ mod from_pod;
 mod from_pod_limits;
 mod from_uplink;
 mod judge;
+mod plain;
+mod plain_outside;
 mod policy;
 mod reasons;
 mod subject;
+mod to_plain;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

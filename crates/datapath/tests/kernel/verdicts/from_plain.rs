@@ -1,17 +1,13 @@
 //! The decisions of `from_plain`: what a pod of no tenant sends to services, and what it may not send.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
 
 use atoll_datapath::DropReason::{self, Malformed, NoBackend, PortTaken, TunnelPort, VlanTagged};
-use atoll_datapath::PlainServices;
-use atoll_types::MacAddr;
 
-use super::judge::Outcome;
-use super::subject::Subject;
+use super::plain::{CLIENT, OPENS, UDP, datagram, hold, origin, stream, table};
 use super::{Packet, Row, Table, Verdict};
-use crate::forge::{self, Face, Origin, fragment, packet, summed_datagram, tcp};
-use crate::plain_stage::{BOTH, Host, OUTSIDE, Stage, State, TARGET, front};
+use crate::forge::{self, fragment, summed_datagram};
+use crate::plain_stage::{BOTH, OUTSIDE, Stage, TARGET, front};
 
 struct Scene {
     stage: Stage,
@@ -21,44 +17,20 @@ struct Scene {
 fn scene() -> Scene {
     let stage = Stage::serving(|stage| vec![&stage.near]);
     stage.client.namespace.ip("link set eth0 down");
-    let shown = stage.node.ip("-o link show veth2");
-    let link = shown.split(':').next().unwrap().parse().unwrap();
-    let loaded = stage.worker.run(move |state| {
-        Subject::in_force(&state.root.join("plain"), "plain_drops", "from_plain", link)
-    });
-    Scene { table: Table::of(loaded), stage }
-}
-
-fn counts(state: &State) -> Vec<u64> {
-    let drops = PlainServices::drops(&state.root).unwrap();
-    let of = |reason: &DropReason| {
-        drops.iter().filter(|it| it.reason == *reason).map(|it| it.packets).sum()
-    };
-    DropReason::ALL.iter().map(of).collect()
-}
-
-fn origin(host: &Host, v4: bool) -> Origin {
-    let face = Face { mac: MacAddr::for_ip(host.ip(true)), ip: host.ipv4, ipv6: host.ipv6 };
-    Origin { face, ip: host.ip(v4) }
+    Scene { table: table(&stage, "from_plain", "veth2"), stage }
 }
 
 impl Scene {
     fn hold<P: Into<Packet>>(&self, rows: Vec<Row<P>>) {
-        let run = |subject: Arc<Mutex<Subject>>, packets: Vec<Packet>| -> Vec<Outcome> {
-            self.stage
-                .worker
-                .run(move |state| subject.lock().unwrap().run_all(&packets, || counts(state)))
-        };
-        self.table.judge(rows, run);
+        hold(&self.stage, &self.table, rows);
     }
 
     fn udp(&self, v4: bool, to: SocketAddr) -> Vec<u8> {
-        let from = origin(&self.stage.client, v4);
-        packet(from, to.ip(), 17, &summed_datagram((from.ip, to.ip()), (4000, to.port()), b"x"))
+        datagram(origin(&self.stage.client, v4), CLIENT, to)
     }
 
     fn tcp(&self, v4: bool, to: SocketAddr) -> Vec<u8> {
-        packet(origin(&self.stage.client, v4), to.ip(), 6, &tcp((4000, to.port()), 2))
+        stream(origin(&self.stage.client, v4), CLIENT, to, OPENS)
     }
 }
 
@@ -74,7 +46,7 @@ fn what_a_pod_of_no_tenant_sends() {
         let there = |port| SocketAddr::new(far, port);
         let led = Verdict::PassLed(own, near);
         let ends = (origin(&scene.stage.client, v4), origin(&scene.stage.far, v4));
-        let first = summed_datagram((own, far), (4000, OUTSIDE.overlay_port), &[7; 24]);
+        let first = summed_datagram((own, far), (CLIENT, OUTSIDE.overlay_port), &[7; 24]);
         let drop = Verdict::Drop;
         scene.hold(vec![
             ("to a service", scene.udp(v4, front(v4)), led),
@@ -90,10 +62,10 @@ fn what_a_pod_of_no_tenant_sends() {
                 scene.udp(v4, there(OUTSIDE.overlay_port)),
                 drop(TunnelPort),
             ),
-            ("the first part of it", fragment(ends, 17, 7, (0, true), &first), drop(TunnelPort)),
+            ("the first part of it", fragment(ends, UDP, 7, (0, true), &first), drop(TunnelPort)),
             (
                 "a later part, which is nothing alone",
-                fragment(ends, 17, 7, (32, false), &[7; 8]),
+                fragment(ends, UDP, 7, (32, false), &[7; 8]),
                 Verdict::Pass,
             ),
         ]);
@@ -108,7 +80,7 @@ fn what_a_pod_of_no_tenant_sends() {
     for v4 in BOTH {
         let refused = Verdict::Answer(Some(NoBackend));
         let to = front(v4);
-        let other = packet(origin(&scene.stage.client, v4), to.ip(), 6, &tcp((4001, to.port()), 2));
+        let other = stream(origin(&scene.stage.client, v4), CLIENT + 1, to, OPENS);
         scene.hold(vec![
             ("to a service that nobody stands behind, by TCP", other, refused),
             ("to it by UDP", scene.udp(v4, to), refused),
