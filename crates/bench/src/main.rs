@@ -159,16 +159,16 @@ impl Part {
     /// make 45 minutes; of the second those that a quick run has make five.
     fn budget(self, quick: bool) -> Duration {
         let [whole, brief] = match self {
-            Part::Datapath => [210, 45],
+            Part::Datapath => [170, 45],
             Part::Services => [130, 35],
             Part::Policy => [110, 25],
-            Part::Cni => [60, 20],
+            Part::Cni => [70, 20],
             Part::Curve => [160, 35],
-            Part::Control => [330, 25],
+            Part::Control => [380, 25],
             Part::Changes => [100, 25],
             Part::Nodes => [200, 60],
             Part::Faults => [90, 30],
-            Part::Dns => [190, 35],
+            Part::Dns => [160, 35],
             Part::Api => [90, 25],
             Part::Real => [190, 150],
             Part::Counted | Part::Guard => [240, 240],
@@ -313,7 +313,7 @@ impl Run {
         let Programs { atoll, resolver } = programs;
         let times = |full, quick| self.rounds.unwrap_or(if self.quick { quick } else { full });
         match part {
-            Part::Datapath => datapath::measure(self.rounds(31, 180)),
+            Part::Datapath => datapath::measure(self.rounds(31, 140)),
             Part::Counted => counted::measure(times(2, 2)),
             Part::Guard => counted::guard(times(3, 2)),
             Part::Cni => cni::measure(atoll, times(5, 2)),
@@ -324,7 +324,7 @@ impl Run {
             Part::Changes => changes::measure(atoll, self.quick),
             Part::Nodes => nodes::measure(self.quick),
             Part::Faults => faults::measure(atoll, times(5, 1)),
-            Part::Dns => dns::measure(atoll, resolver, times(5, 2), self.quick),
+            Part::Dns => dns::measure(atoll, resolver, times(4, 2), self.quick),
             Part::Api => api::measure(times(3, 1)),
             Part::Real => real::measure(atoll, self.quick),
         }
