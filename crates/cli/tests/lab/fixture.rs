@@ -244,11 +244,11 @@ impl Lab {
         atoll(&["dns", "query", "--lab", &self.name, "--as", pod, name])
     }
 
-    /// The rules of packet filters that a node has, without those that a kubelet brings.
+    /// The rules of packet filters that a node has, without what others bring to a real one.
     pub(crate) fn rules(&self, node: &str) -> String {
-        let rules = [&["nft", "list", "ruleset"][..], &["iptables-save"]];
-        let rules: String = rules.iter().map(|list| self.node(node, list).good()).collect();
-        if self.real.is_some() { real::without_a_kubelets(&rules) } else { rules }
+        let lists = [&["nft", "list", "ruleset"][..], &["iptables-save"], &["ip6tables-save"]];
+        let rules: String = lists.iter().map(|list| self.node(node, list).good()).collect();
+        if self.real.is_some() { real::without_others(&rules) } else { rules }
     }
 
     /// Asks a server from inside a pod who it is, once.
