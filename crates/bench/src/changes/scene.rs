@@ -27,6 +27,9 @@ use crate::node::{self, AgentNode};
 use crate::volley::Answers;
 
 const TENANT: &str = "changing";
+/// Whose networks are made one after the other. Each service of a tenant is known in all its networks: the
+/// other tenant's many services shall meet one.
+const GROWING: &str = "growing";
 /// Where pods answer, and the port of the service.
 const PORT: u16 = 7000;
 pub(super) const VIP_PORT: u16 = 80;
@@ -79,7 +82,12 @@ impl<'a> Scene<'a> {
 
     fn make_tenant(&self) -> Result<()> {
         let spec = json!({"defaultNetwork": {"type": "vpc", "cidrs": ["10.0.0.0/16"]}});
-        self.create::<Tenant>(&self.all(), json!({"metadata": {"name": TENANT}, "spec": spec}))?;
+        for name in [TENANT, GROWING] {
+            self.create::<Tenant>(
+                &self.all(),
+                json!({"metadata": {"name": name}, "spec": spec.clone()}),
+            )?;
+        }
         let metadata = json!({"name": TENANT, "labels": {"atoll.dev/tenant": TENANT}});
         self.create::<KubeNamespace>(&self.all(), json!({"metadata": metadata}))?;
         self.await_active(&format!("{TENANT}.default"))
@@ -187,8 +195,8 @@ impl<'a> Scene<'a> {
 
     /// Makes a network; gives how long it took until it was Active.
     pub(super) fn make_network(&self, name: &str) -> Result<Duration> {
-        let name = format!("{TENANT}.{name}");
-        let spec = json!({"tenant": TENANT, "type": "vpc", "cidrs": ["10.0.0.0/16"]});
+        let name = format!("{GROWING}.{name}");
+        let spec = json!({"tenant": GROWING, "type": "vpc", "cidrs": ["10.0.0.0/16"]});
         let since = Instant::now();
         let network = json!({"metadata": {"name": name}, "spec": spec});
         self.create::<Network>(&self.all(), network)?;
