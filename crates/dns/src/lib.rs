@@ -11,6 +11,7 @@ mod cache;
 mod check;
 mod config;
 mod counters;
+mod ears;
 mod feed;
 mod follow;
 mod forward;

@@ -8,12 +8,13 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use atoll_zones::ZoneSet;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::SockRef;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::asker::{Askers, NetworkKey};
 use crate::config::{Config, Forwarding};
 use crate::counters::{Counters, Counts};
+use crate::ears::Ears;
 use crate::feed::Feed;
 use crate::hearing::hear_only;
 use crate::limits::{Gate, Tally};
@@ -24,9 +25,6 @@ use crate::udp::Worker;
 
 /// Questions that wait for the slow thread.
 const MOST_JOBS: usize = 4096;
-/// Room for questions that came while the thread was not running.
-const RECEIVE_ROOM: usize = 16 << 20;
-const BACKLOG: i32 = 256;
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +96,9 @@ impl Server {
         let (sockets, listeners, threads) = (vec![], vec![], vec![]);
         let mut server = Server { shared, sockets, listeners, threads, end: Some(end) };
         for address in server.shared.config.listen.clone() {
-            server.listen_udp(address, &jobs)?;
+            let ears = Ears::open(address, server.shared.config.threads.max(1))?;
+            server.listeners.push(ears.connections);
+            server.listen_udp(ears.datagrams, &jobs)?;
         }
         server.start_slow(todo, ended)?;
         Ok(server)
@@ -157,14 +157,10 @@ impl Server {
 
     fn listen_udp(
         &mut self,
-        address: SocketAddr,
+        sockets: Vec<UdpSocket>,
         jobs: &mpsc::Sender<Job>,
     ) -> Result<(), ServerError> {
-        let fail = |source| ServerError::Listen { address, over: "UDP", source };
-        let mut bound = address;
-        for _ in 0..self.shared.config.threads.max(1) {
-            let socket = Arc::new(udp_socket(bound).map_err(fail)?);
-            bound = socket.local_addr().map_err(fail)?;
+        for socket in sockets.into_iter().map(Arc::new) {
             self.sockets.push(socket.clone());
             let worker = Worker { shared: self.shared.clone(), socket, jobs: jobs.clone() };
             self.start_thread("dns-udp", move || worker.run())?;
@@ -180,12 +176,9 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let inside = runtime.enter();
-        for address in self.addresses() {
-            let fail = |source| ServerError::Listen { address, over: "TCP", source };
-            let listener = tcp_listener(address).map_err(fail)?;
-            self.listeners.push(listener.try_clone().map_err(fail)?);
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(fail)?;
-            runtime.spawn(tcp::run(self.shared.clone(), listener));
+        for listener in &self.listeners {
+            let listener = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+            runtime.spawn(tcp::run(self.shared.clone(), listener.map_err(ServerError::Thread)?));
         }
         drop(inside);
         runtime.spawn(slow::run(self.shared.clone(), jobs));
@@ -236,25 +229,4 @@ impl Drop for Server {
             }
         }
     }
-}
-
-fn udp_socket(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_reuse_port(true)?;
-    // Without the right to exceed the system's limit, the limit is what we get.
-    let force = nix::sys::socket::sockopt::RcvBufForce;
-    if nix::sys::socket::setsockopt(&socket, force, &RECEIVE_ROOM).is_err() {
-        socket.set_recv_buffer_size(RECEIVE_ROOM)?;
-    }
-    socket.bind(&address.into())?;
-    Ok(socket.into())
-}
-
-fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
 }
