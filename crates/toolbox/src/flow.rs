@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::FlowArgs;
 use crate::answer::Answer;
 use crate::connect::unspecified;
+use crate::serve::end_of;
 use crate::target::{Protocol, Target};
 
 /// How long an answer may take where only so many packets may be under way. What is under way for longer is lost, and holds nothing up.
@@ -85,7 +86,7 @@ async fn udp(server: Target, args: &FlowArgs) -> anyhow::Result<Tally> {
         Ok(length) => Some(echoed(&packet[..length])),
         Err(_) => Some(None),
     };
-    let sent = pump(args, send, receive, &mut tally).await;
+    let sent = pump(args, told_to_end(args), send, receive, &mut tally).await;
     Ok(tally.finished(sent))
 }
 
@@ -103,7 +104,7 @@ async fn tcp(server: Target, args: &FlowArgs) -> anyhow::Result<Tally> {
         let length = reader.read_line(&mut line).await.unwrap_or(0);
         (length > 0).then(|| echoed(line.as_bytes()))
     };
-    let sent = pump(args, send, receive, &mut tally).await;
+    let sent = pump(args, told_to_end(args), send, receive, &mut tally).await;
     Ok(tally.finished(sent))
 }
 
@@ -112,33 +113,50 @@ fn echoed(line: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Answer>(line).ok()?.echo?.parse().ok()
 }
 
-/// Sends at the rate for as long as asked, receiving all the while and a little after. `receive`
-/// gives `None` when nothing can come any more. Returns how many were sent.
+/// At once where its time alone ends a flow, else with the input.
+async fn told_to_end(args: &FlowArgs) {
+    if args.until_eof {
+        // An input that cannot be read has ended, too.
+        let _ = tokio::task::spawn_blocking(|| end_of(std::io::stdin().lock())).await;
+    }
+}
+
+/// Sends at the rate for as long as asked, and until it is told to end, receiving all the while and a
+/// little after. `receive` gives `None` when nothing can come any more. Returns how many were sent.
 async fn pump(
     args: &FlowArgs,
+    told: impl Future<Output = ()>,
     mut send: impl AsyncFnMut(u64),
     mut receive: impl AsyncFnMut() -> Option<Option<u64>>,
     tally: &mut Tally,
 ) -> u64 {
-    let total = u64::from(args.rate) * u64::from(args.seconds);
+    let least = u64::from(args.rate) * u64::from(args.seconds);
+    let (sent, is_told, is_over) = (Cell::new(0), Cell::new(false), Cell::new(false));
     let window = Window::of(args.under_way);
     let sending = async {
         let mut clock = tokio::time::interval(Duration::from_secs(1) / args.rate);
         if args.under_way.is_some() {
             clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
-        for number in 0..total {
+        while sent.get() < least || !is_told.get() {
             clock.tick().await;
-            window.wait(number).await;
-            send(number).await;
+            window.wait(sent.get()).await;
+            send(sent.get()).await;
+            sent.set(sent.get() + 1);
         }
+        is_over.set(true);
         tokio::time::sleep(args.linger).await;
     };
+    let listening = async {
+        told.await;
+        is_told.set(true);
+        std::future::pending::<()>().await;
+    };
     let receiving = async {
-        while tally.received < total
+        while !(is_over.get() && tally.received >= sent.get())
             && let Some(number) = receive().await
         {
-            if let Some(number) = number.filter(|number| *number < total) {
+            if let Some(number) = number.filter(|number| *number <= sent.get()) {
                 tally.arrived(number, Instant::now());
                 window.answered(tally.received);
             }
@@ -147,8 +165,10 @@ async fn pump(
     tokio::select! {
         () = sending => {}
         () = receiving => {}
+        () = listening => {}
     }
-    total
+    // What breaks a connection has lost what would have been sent, or the next at least.
+    if is_over.get() { sent.get() } else { least.max(sent.get() + 1) }
 }
 
 /// How far sending may be ahead of answers.
@@ -244,6 +264,7 @@ mod tests {
             tcp: server,
             rate: 500,
             seconds: 1,
+            until_eof: false,
             linger,
             under_way: None,
         }
@@ -257,6 +278,34 @@ mod tests {
         let over_tcp = tcp(Target::new(Protocol::Tcp, &server).unwrap(), &args).await.unwrap();
         for tally in [over_udp, over_tcp] {
             assert_eq!((tally.sent, tally.lost, tally.duplicated), (500, 0, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flow_goes_on_after_its_time_until_it_is_told_to_end() {
+        let args = FlowArgs { rate: 5000, seconds: 0, linger: Duration::ZERO, ..short_flow(1) };
+        let (told, sent) = (Notify::new(), Cell::new(0));
+        let send = async |number| {
+            sent.set(number + 1);
+            if number == 99 {
+                told.notify_one();
+            }
+        };
+        let receive = async || std::future::pending().await;
+        let count = pump(&args, told.notified(), send, receive, &mut Tally::default()).await;
+        assert_eq!(count, sent.get());
+        assert!(count >= 100, "it ended after {count}");
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_sent_any_more_is_lost() {
+        let receive = async || None;
+        for (seconds, lost) in [(0, 1), (2, 1000)] {
+            let args = FlowArgs { seconds, ..short_flow(1) };
+            let told = std::future::pending();
+            let mut tally = Tally::default();
+            let count = pump(&args, told, async |_| {}, receive, &mut tally).await;
+            assert!(count >= lost, "{count}");
         }
     }
 

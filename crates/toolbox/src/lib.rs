@@ -131,6 +131,9 @@ pub struct FlowArgs {
     /// How long to send.
     #[arg(long, default_value_t = 5)]
     pub seconds: u32,
+    /// Go on after that until standard input ends.
+    #[arg(long)]
+    pub until_eof: bool,
     /// How long to wait for late answers after the last packet.
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     pub linger: Duration,

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Waits until nobody can say anything more.
-fn end_of(mut input: impl io::Read) -> io::Result<()> {
+pub(crate) fn end_of(mut input: impl io::Read) -> io::Result<()> {
     io::copy(&mut input, &mut io::sink()).map(drop)
 }
 
