@@ -1,5 +1,6 @@
 //! What tests need to work with real kernels: network namespaces, a private BPF file system, raw
-//! sockets, forged frames, a steady load, the list of threats, and the record rules of DNS.
+//! sockets, forged frames, a steady load, the maps that a node has pinned, the list of threats, and the
+//! record rules of DNS.
 //!
 //! The rule of this crate: nothing outlives the test process, however it ends. Namespaces are held
 //! by file descriptors and mounts live in a mount namespace of one thread, so that the kernel
@@ -12,6 +13,7 @@ mod machine;
 pub mod names;
 mod namespace;
 mod packet_socket;
+pub mod pinned;
 pub mod threats;
 mod wait;
 mod worker;

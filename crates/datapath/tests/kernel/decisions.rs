@@ -7,9 +7,9 @@ use atoll_abi::{
 };
 use atoll_datapath::{ConnectionState, DropReason};
 use atoll_plan::{Endpoint, Place, Step};
-use atoll_testkit::{Hears, eventually};
+use atoll_testkit::{Hears, eventually, pinned};
 use atoll_types::{MacAddr, NetAddr};
-use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use aya::maps::{Array, HashMap, Map, MapData};
 
 use crate::fabric::{Fabric, Node, Pod, State, network};
 use crate::forge;
@@ -23,18 +23,9 @@ pub(crate) fn map(state: &State, name: &str) -> Map {
     Map::from_map_data(MapData::from_pin(pin).unwrap()).unwrap()
 }
 
-type Entries = HashMap<MapData, [u8; size_of::<ConnectionKey>()], [u8; size_of::<Entry>()]>;
-
 /// Everything in a node's map of connections.
 pub(crate) fn entries(node: &Node) -> Vec<(ConnectionKey, Entry)> {
-    node.run(|state| {
-        let map: Entries = map(state, "connections").try_into().unwrap();
-        let plain = |entry: Result<([u8; 44], [u8; 96]), MapError>| {
-            let (key, value) = entry.unwrap();
-            (bytemuck::pod_read_unaligned(&key), bytemuck::pod_read_unaligned(&value))
-        };
-        map.iter().map(plain).collect()
-    })
+    node.run(|state| pinned::connections(&state.config.bpf_root))
 }
 
 type Pages = HashMap<MapData, [u8; size_of::<TurnsKey>()], [u8; size_of::<Turns>()]>;
@@ -73,19 +64,8 @@ fn generation(node: &Node) -> u32 {
 
 /// Makes of every entry in a node's map of connections what `becomes` says, or nothing.
 pub(crate) fn change_entries(node: &Node, becomes: fn(Entry) -> Option<Entry>) {
-    let all = entries(node);
     node.run(move |state| {
-        let mut map: Entries = map(state, "connections").try_into().unwrap();
-        for (key, entry) in all {
-            let key = <[u8; 44]>::try_from(bytemuck::bytes_of(&key)).unwrap();
-            match becomes(entry) {
-                Some(new) => {
-                    let new = <[u8; 96]>::try_from(bytemuck::bytes_of(&new)).unwrap();
-                    map.insert(key, new, 0).unwrap();
-                }
-                None => map.remove(&key).unwrap(),
-            }
-        }
+        pinned::change_connections(&state.config.bpf_root, |_, entry| becomes(entry));
     });
 }
 

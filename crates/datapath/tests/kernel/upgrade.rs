@@ -1,63 +1,28 @@
 //! From one version of the maps' layout to the next, under traffic, and never back by accident.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use atoll_abi::{ConnectionKey, LAYOUT_VERSION, TURNS_PER_PAGE, Turns, TurnsKey};
+use atoll_abi::LAYOUT_VERSION;
 use atoll_datapath::{Datapath, DatapathError, DropReason};
+use atoll_testkit::pinned::{self, FORMER_LAYOUT};
 use atoll_testkit::{Hears, Stops, eventually};
-use aya::maps::{HashMap, Map, MapData};
+use aya::maps::HashMap;
 
 use crate::decisions::are_lined_up;
 use crate::fabric::{Fabric, State, attachments, network};
 use crate::lifecycle::{is_as_planned, lockstep, three_pods};
 use crate::talk::{converse, udp};
 
-const FORMER_LAYOUT: u32 = LAYOUT_VERSION - 1;
-
 pub(crate) fn layout(state: &State, version: u32) -> PathBuf {
-    state.config.bpf_root.join(format!("v{version}"))
+    pinned::layout(&state.config.bpf_root, version)
 }
 
-/// Writes the rings as layout 4 had them: an entry for each place.
-fn write_turns((from, to): (&Path, &Path)) {
-    const KEY: usize = size_of::<TurnsKey>();
-    const NOW: usize = size_of::<Turns>();
-    const THEN: usize = size_of::<ConnectionKey>();
-    const NO_PREALLOC: u32 = 1;
-    let now = MapData::from_pin(from.join("turns")).unwrap();
-    let now: HashMap<_, [u8; KEY], [u8; NOW]> =
-        Map::from_map_data(now).unwrap().try_into().unwrap();
-    let mut then = HashMap::<_, [u8; KEY], [u8; THEN]>::create(262_144, NO_PREALLOC).unwrap();
-    for entry in now.iter() {
-        let (key, value) = entry.unwrap();
-        let key: TurnsKey = bytemuck::cast(key);
-        let taken = value.chunks_exact(THEN).zip(0..).filter(|(it, _)| **it != [0; THEN]);
-        for (connection, place) in taken {
-            let turn = key.page * TURNS_PER_PAGE as u32 + place;
-            let connection = <[u8; THEN]>::try_from(connection).unwrap();
-            let key: [u8; KEY] = bytemuck::cast([key.table, turn]);
-            then.insert(key, connection, 0).unwrap();
-        }
-    }
-    then.pin(to.join("turns")).unwrap();
-}
-
-/// Makes a node look as layout 4 left it: its maps, and the links of its programs.
+/// Makes a node look as layout 4 left it.
 pub(crate) fn turn_back(state: &mut State) {
     state.datapath = None;
-    let (new, old) = (layout(state, LAYOUT_VERSION), layout(state, FORMER_LAYOUT));
-    std::fs::create_dir_all(old.join("maps")).unwrap();
-    write_turns((&new.join("maps"), &old.join("maps")));
-    std::fs::remove_file(new.join("maps/turns")).unwrap();
-    for map in std::fs::read_dir(new.join("maps")).unwrap() {
-        let map = map.unwrap();
-        std::fs::rename(map.path(), old.join("maps").join(map.file_name())).unwrap();
-    }
-    std::fs::rename(new.join("links"), old.join("links")).unwrap();
-    std::fs::remove_dir(new.join("maps")).unwrap();
-    std::fs::remove_dir(new).unwrap();
+    pinned::turn_back(&state.config.bpf_root);
 }
 
 #[test]
