@@ -46,5 +46,5 @@ pub use policy::{
 };
 pub use service::{
     Affinity, AffinityKey, BACKENDS_PER_PAGE, Backend, Backends, SIDE_BACKENDS, SIDE_CLIENTS,
-    SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceKey, ServicePage, Slots,
+    SIDE_OUTSIDE, SLOTS_PER_PAGE, Service, ServiceKey, ServicePage, Slots, slots_for,
 };

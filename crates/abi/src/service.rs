@@ -11,6 +11,20 @@ pub const SLOTS_PER_PAGE: usize = 256;
 /// How many backends one entry of the map `service_backends` holds.
 pub const BACKENDS_PER_PAGE: usize = 16;
 
+/// How many slots a backend has at least, so that one more or less makes little difference.
+const SLOTS_EACH: usize = 16;
+
+/// The most slots that a service ever has.
+const MOST_SLOTS: usize = 1 << 16;
+
+/// How many slots a service with so many backends has at least: a power of two that fills pages, or none.
+pub fn slots_for(backends: usize) -> usize {
+    match backends {
+        0 => 0,
+        some => (some * SLOTS_EACH).next_power_of_two().clamp(SLOTS_PER_PAGE, MOST_SLOTS),
+    }
+}
+
 /// Key of the map `services`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]

@@ -35,7 +35,7 @@ pub struct AgentConfig {
     pub underlay: Option<IpAddr>,
 
     /// The UDP port for tunnel packets (VXLAN), the same on every node.
-    #[arg(long, default_value_t = 4789)]
+    #[arg(long, default_value_t = 4789, value_parser = clap::value_parser!(u16).range(1..))]
     pub tunnel_port: u16,
 
     /// An address where Prometheus reads what was counted on this node; nowhere by default.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use atoll_datapath::{Datapath, DropCount, Event, Tended, Traffic};
-use atoll_plan::{HostInterface, Observed, Step};
+use atoll_plan::{HostInterface, Observed, ServiceRoom, Step};
 use atoll_policy::{Changes, Room, Tables};
 use atoll_types::NetworkId;
 use tokio::sync::mpsc::Receiver;
@@ -21,6 +21,10 @@ pub trait Kernel: Send {
     fn apply(&mut self, step: &Step) -> impl Future<Output = Result<()>> + Send;
     /// How much room there is for tables of policy; a kernel that is made of maps has no end.
     fn policy_room(&self) -> Option<Room> {
+        None
+    }
+    /// How much room there is for services; a kernel that is made of maps has no end.
+    fn service_room(&self) -> Option<ServiceRoom> {
         None
     }
     /// Exchanges all tables of policy at once.
@@ -80,6 +84,10 @@ impl Kernel for Datapath {
 
     fn policy_room(&self) -> Option<Room> {
         Some(Datapath::policy_room(self))
+    }
+
+    fn service_room(&self) -> Option<ServiceRoom> {
+        Some(Datapath::service_room(self))
     }
 
     fn replace_policy(&mut self, tables: &Tables) -> Result<()> {

@@ -11,6 +11,7 @@ mod attachments;
 mod config;
 mod descriptors;
 mod directory;
+mod gauges;
 mod health_ports;
 mod infra;
 mod kernel;
@@ -50,6 +51,7 @@ use tokio::task::JoinSet;
 use crate::alone::Alone;
 use crate::attachments::AttachmentStore;
 use crate::descriptors::Budget;
+use crate::gauges::Gauges;
 use crate::health_ports::{HealthPorts, Visitors};
 use crate::infra::Infra;
 use crate::names::Names;
@@ -98,7 +100,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
     let follow = move |scope: &_| watches.follow(scope);
     let budget = Budget::of_process();
     let names = Names::start(&config.names, budget).await?;
-    let _metrics = serve_metrics(config, names.as_ref()).await?;
+    let gauges = Gauges::default();
+    let _metrics = serve_metrics(config, names.as_ref(), gauges.clone()).await?;
     let probes = Some(Probes::start());
     let policies = Some(policy::Policies::within(kernel.policy_room()));
     let infra = Some(Infra::new(budget.calls));
@@ -121,7 +124,8 @@ pub async fn run_with(client: Client, config: &AgentConfig, kernel: impl Kernel)
         Timing::default(),
     )
     .denying(&config.egress_deny)
-    .with_infra(config.infra_mode);
+    .with_infra(config.infra_mode)
+    .counted_by(gauges);
     let (made, plain_services) = lead_plain(client.clone(), config, plain.as_ref(), plain_health);
     let actor = serve::Actor { requests, audience, plain: made };
     tracing::info!(node = config.node_name, socket = %config.socket.display(), "agent started");
@@ -149,13 +153,18 @@ fn lead_plain<'a>(
 }
 
 /// Serves what was counted, where the agent was told to; until the result is dropped.
-async fn serve_metrics(config: &AgentConfig, names: Option<&Names>) -> Result<JoinSet<()>> {
+async fn serve_metrics(
+    config: &AgentConfig,
+    names: Option<&Names>,
+    gauges: Gauges,
+) -> Result<JoinSet<()>> {
     let mut serving = JoinSet::new();
     if let Some(address) = config.metrics_address {
         let (listener, names) = (atoll_metrics::listen(address).await?, names.map(Names::metrics));
         serving.spawn(atoll_metrics::serve(listener, move || {
             let mut page = Page::default();
             names.iter().for_each(|names| names.write(&mut page));
+            gauges.write(&mut page);
             page.text()
         }));
     }

@@ -5,6 +5,7 @@ mod audience;
 mod health;
 mod pass;
 mod requests;
+mod setbacks;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 pub(crate) use crate::reconcile::audience::{Audience, Listener};
 
 use crate::attachments::AttachmentStore;
+use crate::gauges::Gauges;
 use crate::health_ports::HealthPorts;
 use crate::infra::Infra;
 use crate::kernel::Kernel;
@@ -32,6 +34,7 @@ use crate::probe::Probes;
 use crate::reconcile::announce::Untold;
 use crate::reconcile::audience::Listeners;
 use crate::reconcile::requests::Waiting;
+use crate::reconcile::setbacks::Setbacks;
 use crate::report::{Report, ServiceReport};
 use crate::seen::{Change, Scope, Seen};
 use crate::serve::Request;
@@ -52,7 +55,7 @@ impl Default for Timing {
     }
 }
 
-/// How long after a failed step the next pass comes. Each time it fails again, twice as long.
+/// How long after it failed a step, or a pass, is tried again. Each time it fails again, twice as long.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
@@ -96,8 +99,13 @@ pub(crate) struct Reconciler<K, F> {
     /// A step failed or time has passed: what is known may not be so.
     look_anew: bool,
     retry_at: Option<Instant>,
-    /// How many passes in a row have failed.
+    /// How many passes in a row have failed otherwise than by a step.
     failures: u32,
+    /// The steps that failed.
+    setbacks: Setbacks,
+    gauges: Gauges,
+    /// Somebody waits for this pass, and what failed of pods is tried at once.
+    is_awaited: bool,
     /// When to look because of a word from the kernel.
     notice_at: Option<Instant>,
     waiting: Vec<Waiting>,
@@ -130,6 +138,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     ) -> Self {
         let names = attendants.names.as_ref();
         let cluster_dns = names.map_or_else(Resolver::default, Names::cluster);
+        let services = Services::new(node, cluster_dns).within(kernel.service_room());
         Reconciler {
             node: node.to_owned(),
             kernel,
@@ -137,7 +146,7 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             complete: false,
             store,
             attendants,
-            services: Services::new(node, cluster_dns),
+            services,
             follow,
             reports,
             timing,
@@ -145,6 +154,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             look_anew: true,
             retry_at: None,
             failures: 0,
+            setbacks: Setbacks::default(),
+            gauges: Gauges::default(),
+            is_awaited: false,
             notice_at: None,
             waiting: Vec::new(),
             untold: Untold::default(),
@@ -165,6 +177,11 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
     /// Keeps networks from infra, or lets them there.
     pub(crate) fn with_infra(self, infra_mode: InfraMode) -> Self {
         Reconciler { infra_mode, ..self }
+    }
+
+    /// Tells there what is not as it should be.
+    pub(crate) fn counted_by(self, gauges: Gauges) -> Self {
+        Reconciler { gauges, ..self }
     }
 
     /// Takes messages for good.
@@ -215,9 +232,9 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             self.pass().await;
             self.serve_waiting().await;
         } else {
-            let served = self.pass_services().await;
+            self.pass_services().await;
             let done = self.write_policy() & self.introduce_pods();
-            self.plan_retry_unless(done && served);
+            self.plan_retry_unless(done);
             self.serve_waiting().await;
         }
         self.answer_health();
@@ -251,7 +268,12 @@ impl<K: Kernel, F: FnMut(&Scope)> Reconciler<K, F> {
             _ => None,
         };
         let closes = matches!(change, Change::Nodes(_) | Change::Pools(_));
+        let answers = matches!(change, Change::Answered(_));
+        self.untold.hear(&change);
         self.seen.absorb(change);
+        if answers {
+            self.untold.keep(&self.seen.answered_addresses());
+        }
         if closes {
             self.close_upstreams();
         }

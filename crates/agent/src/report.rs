@@ -73,6 +73,7 @@ impl ServiceReport {
             ServiceComplaint::ForeignEndpoint(_) => "ForeignEndpoint",
             ServiceComplaint::TakenAddress(_) => "AddressTaken",
             ServiceComplaint::Contested(_) => "AddressContested",
+            ServiceComplaint::NoRoom => "ServiceHeld",
         };
         ServiceReport {
             namespace: service.namespace.clone(),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use atoll_api::DnsMode;
 use atoll_model::compile::{Followed, ResolverFront, ServiceBook, ServiceComplaint, ServiceName};
 use atoll_model::resolver::{DNS_NAME, dns_namespace};
-use atoll_plan::{Resolver, Service, ServiceKey};
+use atoll_plan::{Resolver, Service, ServiceKey, ServiceRoom};
 use atoll_types::NetworkId;
 
 use crate::seen::{NetworkDns, Presence, Scope, Seen};
@@ -81,6 +81,33 @@ impl Services {
             with_resolvers: BTreeSet::new(),
             led: BTreeSet::new(),
         }
+    }
+
+    /// The same, in a kernel that has only so much room.
+    pub(crate) fn within(self, room: Option<ServiceRoom>) -> Self {
+        Services { book: self.book.within(room), ..self }
+    }
+
+    /// The kernel has exactly this.
+    pub(crate) fn look(&mut self, there: &BTreeMap<ServiceKey, Service>) {
+        self.book.look(there);
+    }
+
+    /// The kernel has nothing there, or no more.
+    pub(crate) fn gone(&mut self, key: ServiceKey) {
+        self.book.gone(key);
+    }
+
+    /// Decides what has room of all that may be programmed, where the kernel has this.
+    pub(crate) fn settle(&mut self, there: &BTreeMap<ServiceKey, Service>) {
+        let unlisted = self.unlisted();
+        let is_due = |key: &ServiceKey| !unlisted.contains(&key.network);
+        self.book.settle(is_due, |key| there.contains_key(key));
+    }
+
+    /// How many services have no room.
+    pub(crate) fn held(&self) -> usize {
+        self.book.held()
     }
 
     /// Keeps exactly these networks and namespaces. One that is new begins with what was seen.

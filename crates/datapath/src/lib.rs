@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
-use atoll_plan::{HostInterface, Observed, Reach, Step};
+use atoll_plan::{HostInterface, Observed, Reach, ServiceRoom, Step};
 use atoll_policy::{Changes, Room, Tables};
 use atoll_types::{Cidr, NetworkId};
 use aya::include_bytes_aligned;
@@ -288,6 +288,11 @@ impl Datapath {
     /// How much room there is for tables of policy.
     pub fn policy_room(&self) -> Room {
         self.maps.policy.room()
+    }
+
+    /// How much room there is for services.
+    pub fn service_room(&self) -> ServiceRoom {
+        self.maps.services.room()
     }
 
     /// Exchanges all tables of policy at once.

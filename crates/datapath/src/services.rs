@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use atoll_abi::{self as abi, SourceKey};
-use atoll_plan::{Service, ServiceKey, Side};
+use atoll_plan::{Service, ServiceKey, ServiceRoom, Side};
 use atoll_types::{Cidr, NetworkId};
+use aya::maps::MapInfo;
 
-use crate::error::DatapathError;
+use crate::error::{Attempt, DatapathError};
 use crate::maps::check_shape;
 use crate::service_pages::{self, ServicePages, decode_key, encode_key};
 use crate::trie::{Prefix, Trie};
@@ -23,6 +24,7 @@ pub(crate) struct Services {
     /// The networks that services have led to from each, and those that were led from: what is decided
     /// in one hangs on what happens in the other.
     kin: BTreeMap<u32, BTreeSet<u32>>,
+    room: ServiceRoom,
 }
 
 /// Refuses pinned maps whose entries have other sizes than ours.
@@ -38,6 +40,7 @@ impl Services {
             sources: Trie::open(dir, "service_sources")?,
             outside: BTreeMap::new(),
             kin: BTreeMap::new(),
+            room: room(dir)?,
         };
         let keys = services.pages.keys()?.into_iter();
         services.learn_outside(keys.filter(|key| key.side == Side::Outside).collect())?;
@@ -45,6 +48,11 @@ impl Services {
             services.note_kin(network, &[led_to].into());
         }
         Ok(services)
+    }
+
+    /// What the maps hold at most.
+    pub(crate) fn room(&self) -> ServiceRoom {
+        self.room
     }
 
     /// Learns whom these services let in, and forgets what is said of others.
@@ -130,6 +138,20 @@ impl Services {
         }
         Ok(all)
     }
+}
+
+/// What the pinned maps hold, whichever version made them.
+fn room(dir: &Path) -> Result<ServiceRoom, DatapathError> {
+    let all = |name: &str| {
+        let info = MapInfo::from_pin(dir.join(name)).attempt(|| format!("look at the map {name}"));
+        Ok::<_, DatapathError>(info?.max_entries() as usize)
+    };
+    Ok(ServiceRoom {
+        services: all("services")?,
+        slots: all("service_slots")?,
+        backends: all("service_backends")?,
+        sources: all("service_sources")?,
+    })
 }
 
 /// How many bits of a key come before those of a client's IPv4 or IPv6 address.

@@ -6,19 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use atoll_abi::slots_for;
 use atoll_plan::Backend;
-
-/// The fewest slots of a service; they fill one page.
-const FEWEST: usize = atoll_abi::SLOTS_PER_PAGE;
-
-/// How many slots a backend has at least, so that one more or less makes little difference.
-const SLOTS_EACH: usize = 16;
 
 /// The most backends of one service.
 pub(crate) const MOST_BACKENDS: usize = 16384;
-
-/// The most slots that a service ever has.
-const MOST: usize = 1 << 16;
 
 /// The backends of a service at their places, and the place that each slot leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +52,7 @@ impl Spread {
         if backends == 0 {
             return self.slots.clear();
         }
-        let needed = (backends * SLOTS_EACH).next_power_of_two().clamp(FEWEST, MOST);
+        let needed = slots_for(backends);
         if self.slots.is_empty() {
             self.slots = vec![NOBODY; needed];
         }

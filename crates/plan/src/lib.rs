@@ -9,6 +9,7 @@ mod interface;
 mod node;
 mod outside;
 mod service;
+mod service_room;
 mod step;
 
 pub use diff::{diff, diff_services};
@@ -19,4 +20,5 @@ pub use node::{
 };
 pub use outside::{Closed, Egress, Exit, Exits, Infra, Opening};
 pub use service::{Backend, PLAIN, Service, ServiceKey, Side};
+pub use service_room::ServiceRoom;
 pub use step::Step;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use atoll_datapath::Tended;
 use atoll_model::compile::{Complaint, compile};
-use atoll_plan::{HostInterface, NodePlan, Observed, Resolver, Step, diff, diff_services};
+use atoll_plan::{
+    HostInterface, NodePlan, Observed, Resolver, ServiceKey, Step, diff, diff_services,
+};
 use atoll_types::InfraMode;
 use tokio::time::Instant;
 
@@ -17,7 +19,7 @@ use crate::report::{NetworkReport, Report};
 
 impl<K: Kernel, F> Reconciler<K, F> {
     /// Brings the kernel to what was seen. Before everything has been seen once, it does nothing:
-    /// what is there stays. Failed steps are tried again soon.
+    /// what is there stays. Failed steps are tried again in their turn.
     pub(super) async fn pass(&mut self) {
         if !self.complete {
             return;
@@ -26,8 +28,12 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let policy = self.write_policy();
         let shared = !self.look_anew || self.tend().await;
         let mut plan = self.compile();
-        let own = match self.look().await {
-            Ok(observed) => self.apply_with_services(&mut plan, observed).await,
+        let is_fresh = self.look_anew || self.observed.is_none();
+        let looked = match self.look().await {
+            Ok(observed) => {
+                self.apply_with_services(&mut plan, observed, is_fresh).await;
+                true
+            }
             Err(error) => {
                 tracing::error!(%error, "cannot look at the kernel");
                 false
@@ -35,7 +41,14 @@ impl<K: Kernel, F> Reconciler<K, F> {
         };
         let known = self.introduce_pods();
         self.listeners.forget_names();
-        self.plan_retry(policy && shared && own && known);
+        self.plan_retry(policy && shared && looked && known);
+    }
+
+    /// A pass that somebody waits for.
+    pub(super) async fn pass_now(&mut self) {
+        self.is_awaited = true;
+        self.pass().await;
+        self.is_awaited = false;
     }
 
     /// Tells the kernel what policy says, before anything is raised that it is about.
@@ -51,8 +64,16 @@ impl<K: Kernel, F> Reconciler<K, F> {
     /// What failed outside of a pass is tried again with the next.
     pub(super) fn plan_retry_unless(&mut self, done: bool) {
         if !done {
-            self.plan_retry(false);
+            return self.plan_retry(false);
         }
+        let due = self.next_step();
+        self.retry_at = self.retry_at.into_iter().chain(due).min();
+    }
+
+    /// When the first step that failed is to be tried again.
+    fn next_step(&mut self) -> Option<Instant> {
+        self.gauges.set(self.services.held(), self.setbacks.len());
+        self.setbacks.next_due(Instant::now())
     }
 
     /// Tells who is behind the interfaces that the kernel has to those who serve pods.
@@ -107,10 +128,12 @@ impl<K: Kernel, F> Reconciler<K, F> {
         true
     }
 
-    /// What failed is tried again, later each time.
+    /// What failed is tried again, later each time. A step has its own time.
     pub(super) fn plan_retry(&mut self, succeeded: bool) {
+        let due = self.next_step();
         if succeeded {
             self.failures = 0;
+            self.retry_at = due;
             return;
         }
         self.look_anew = true;
@@ -152,58 +175,96 @@ impl<K: Kernel, F> Reconciler<K, F> {
         }
     }
 
-    /// All steps, with those of services, which the plan has on loan.
-    async fn apply_with_services(&mut self, plan: &mut NodePlan, observed: Observed) -> bool {
+    /// All steps, with those of services, which the plan has on loan. Where one failed, what is known may
+    /// not be so; one that only waits changed nothing.
+    async fn apply_with_services(
+        &mut self,
+        plan: &mut NodePlan,
+        mut observed: Observed,
+        is_fresh: bool,
+    ) {
+        if is_fresh {
+            self.services.look(&observed.services);
+        }
+        self.services.settle(&observed.services);
         let (services, lent) = self.services.lend(&observed.services);
-        let _the_plan_has_them_all = self.services.due();
+        let due = self.services.due();
         plan.services = services;
-        let succeeded = self.apply_all(plan, observed).await;
+        self.setbacks.begin_pass();
+        self.look_anew = !self.apply_all(diff(plan, &observed), &mut observed).await;
+        self.setbacks.end_pass();
         self.services.give_back(std::mem::take(&mut plan.services), &lent);
-        succeeded
+        if is_fresh {
+            self.services.look(&observed.services);
+        }
+        self.forget_gone(due, &observed);
+        self.look_anew |= !self.serve_due(&mut observed).await;
+        self.untold.look(&observed, Instant::now());
+        self.observed = Some(observed);
+    }
+
+    /// What went makes room for others.
+    fn forget_gone(&mut self, touched: Vec<ServiceKey>, observed: &Observed) {
+        let gone = touched.into_iter().filter(|key| !observed.services.contains_key(key));
+        gone.for_each(|key| self.services.gone(key));
     }
 
     /// The services that changed, where nothing else did.
-    pub(super) async fn pass_services(&mut self) -> bool {
+    pub(super) async fn pass_services(&mut self) {
         if !self.complete {
-            return true;
+            return;
         }
         if self.look_anew {
-            self.pass().await;
-            return true;
+            return self.pass().await;
         }
-        let Some(mut observed) = self.observed.take() else { return true };
+        let Some(mut observed) = self.observed.take() else { return };
+        let mut served = self.serve_due(&mut observed).await;
+        served &= self.serve_due(&mut observed).await;
+        self.look_anew = !served;
+        self.observed = Some(observed);
+    }
+
+    /// The services that changed, and those that have room now: what goes makes some, so that whoever
+    /// waits for it comes with the next time.
+    async fn serve_due(&mut self, observed: &mut Observed) -> bool {
+        self.services.settle(&observed.services);
         let due = self.services.due();
         let steps = diff_services(&due, self.services.served(), &observed.services);
-        let mut succeeded = true;
-        for step in steps {
-            succeeded &= self.apply(&step, &mut observed).await;
-        }
-        self.observed = Some(observed);
+        let succeeded = self.apply_all(steps, observed).await;
+        self.forget_gone(due, observed);
         succeeded
     }
 
     /// Does all steps, also after one that failed; says whether none did.
-    async fn apply_all(&mut self, plan: &NodePlan, mut observed: Observed) -> bool {
+    async fn apply_all(&mut self, steps: Vec<Step>, observed: &mut Observed) -> bool {
         let mut succeeded = true;
-        for step in diff(plan, &observed) {
-            succeeded &= self.apply(&step, &mut observed).await;
+        for step in steps {
+            succeeded &= self.must_wait(&step) || self.apply(&step, observed).await;
         }
-        self.look_anew = !succeeded;
-        self.observed = Some(observed);
         succeeded
+    }
+
+    /// Whether it is not the step's turn. What is asked of pods does not wait, and services always do.
+    fn must_wait(&mut self, step: &Step) -> bool {
+        let is_service = matches!(step, Step::PutService(..) | Step::RemoveService(_));
+        let must_wait = self.setbacks.must_wait(step, Instant::now());
+        must_wait && (is_service || !self.is_awaited)
     }
 
     async fn apply(&mut self, step: &Step, observed: &mut Observed) -> bool {
         match self.kernel.apply(step).await {
             Ok(()) => {
                 tracing::info!(%step, "applied");
+                self.setbacks.done(step);
                 observed.note(step);
                 self.untold.note(step, Instant::now());
                 true
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::error!(%step, error, "failed");
+                if self.setbacks.failed(step, &error) {
+                    tracing::error!(%step, error, "failed, and is tried again");
+                }
                 false
             }
         }

@@ -155,7 +155,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         if promises.is_empty() {
             return;
         }
-        self.pass().await;
+        self.pass_now().await;
         for Promise { what, reply, .. } in promises {
             let answer = match what {
                 Promised::Attached(wanted) => self.attached(*wanted).await,
@@ -281,7 +281,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
         let error = CniError::new(ErrorCode::AttachFailed, message)
             .because("the agent's log on this node has the failed step");
         let forgotten = self.forget(&request.id);
-        self.pass().await;
+        self.pass_now().await;
         match forgotten {
             Ok(()) => error,
             Err(also) => error.because(also),
@@ -303,7 +303,7 @@ impl<K: Kernel, F> Reconciler<K, F> {
                 outcome = Err(failed("forget an attachment", &error));
             }
         }
-        self.pass().await;
+        self.pass_now().await;
         outcome
     }
 

@@ -2,6 +2,7 @@
 //! does to pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use atoll_cni::wire::{AgentReply, AgentRequest, Volume};
 use atoll_cni::{AttachmentId, AttachmentRequest, ErrorCode};
 use atoll_datapath::{DropCount, Event, Tended, Traffic};
 use atoll_model::compile::{Outlet, PlacedPort};
-use atoll_plan::{Closed, Egress, HostInterface, Observed, Step};
+use atoll_plan::{Closed, Egress, HostInterface, Observed, ServiceRoom, Step};
 use atoll_policy::{Changes, Tables};
 use atoll_types::{MacAddr, NetworkId, PodRef};
 use tempfile::TempDir;
@@ -42,7 +43,16 @@ pub(super) struct MapKernel(pub(super) Arc<Mutex<MapKernelState>>);
 pub(super) struct MapKernelState {
     observed: Observed,
     refuses_to_raise: Option<HostInterface>,
+    /// It takes no service that is new to it.
+    refuses_services: bool,
+    /// How often it was asked for one all the same.
+    refused: usize,
+    service_room: Option<ServiceRoom>,
     steps: usize,
+    /// What the neighbours were told, word by word.
+    announced: Vec<BTreeSet<IpAddr>>,
+    /// How often it was looked at.
+    looks: usize,
     /// How often it was asked for the size of packets: once in each pass, and at other times.
     asked: usize,
     pod_mtu: u32,
@@ -80,7 +90,13 @@ impl Kernel for MapKernel {
     }
 
     async fn observe(&self) -> anyhow::Result<Observed> {
-        Ok(self.0.lock().unwrap().observed.clone())
+        let mut state = self.0.lock().unwrap();
+        state.looks += 1;
+        Ok(state.observed.clone())
+    }
+
+    fn service_room(&self) -> Option<ServiceRoom> {
+        self.0.lock().unwrap().service_room
     }
 
     async fn apply(&mut self, step: &Step) -> anyhow::Result<()> {
@@ -90,7 +106,16 @@ impl Kernel for MapKernel {
         {
             anyhow::bail!("told to fail");
         }
+        if matches!(step, Step::PutService(..)) && state.refuses_services {
+            state.refused += 1;
+            anyhow::bail!("the map is full");
+        }
         state.observed.note(step);
+        Ok(())
+    }
+
+    fn announce(&self, addresses: &BTreeSet<IpAddr>) -> anyhow::Result<()> {
+        self.0.lock().unwrap().announced.push(addresses.clone());
         Ok(())
     }
 
@@ -165,8 +190,20 @@ impl Agent {
 
     fn timed(look_again: Duration, port_patience: Duration) -> Agent {
         let kernel = MapKernel::default();
-        kernel.0.lock().unwrap().pod_mtu = 1450;
         let timing = Timing { look_again, port_patience };
+        Agent::start_with(kernel, timing)
+    }
+
+    /// One that does not look of itself, with room for so many services.
+    fn with_room_for(services: usize) -> Agent {
+        let kernel = MapKernel::default();
+        let room = ServiceRoom { services, slots: services, backends: services, sources: services };
+        kernel.0.lock().unwrap().service_room = Some(room);
+        Agent::start_with(kernel, Timing { look_again: NEVER, port_patience: NEVER })
+    }
+
+    fn start_with(kernel: MapKernel, timing: Timing) -> Agent {
+        kernel.0.lock().unwrap().pod_mtu = 1450;
         Agent::start_on(kernel, tempfile::tempdir().unwrap(), timing)
     }
 
@@ -330,7 +367,7 @@ async fn an_add_is_answered_once_the_kernel_has_the_interface() {
     let agent = Agent::start();
     agent.see(&[port("web", 5, "node1"), port("db", 6, "node2")]).await;
     let AgentReply::Attached(attached) = agent.ask(add("web")).await else { panic!("attached") };
-    assert_eq!(attached.interfaces[0].ips, ["10.0.0.5".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(attached.interfaces[0].ips, ["10.0.0.5".parse::<IpAddr>().unwrap()]);
     let observed = agent.observed();
     let interface = observed.interfaces.values().next().unwrap();
     assert!(interface.up && interface.guard.is_some());

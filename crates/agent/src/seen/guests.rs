@@ -25,6 +25,11 @@ impl Seen {
         self.answered.iter().flat_map(BTreeMap::values).map(Held::network)
     }
 
+    /// The addresses that this node answers for, as claims say.
+    pub(crate) fn answered_addresses(&self) -> BTreeSet<IpAddr> {
+        self.answered.iter().flat_map(BTreeMap::values).map(|held| held.address).collect()
+    }
+
     /// The networks of services that every node leads the outside to. One whose namespace is not known
     /// is of nobody.
     fn exposed_here(&self) -> impl Iterator<Item = &str> {

@@ -49,6 +49,7 @@ mod service_datagrams;
 mod service_doors;
 mod service_maps;
 mod service_packets;
+mod service_share;
 mod services;
 mod settled;
 mod several_interfaces;

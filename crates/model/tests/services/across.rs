@@ -45,6 +45,11 @@ fn back() -> [News; 4] {
     ]
 }
 
+/// A pod of the front network on another node.
+fn client() -> News {
+    News::Port(FRONT, "client", Some("node2"), "10.0.0.9")
+}
+
 fn told(present: &[&str], news: &[News]) -> ServiceBook {
     let mut book = book(present);
     news.iter().for_each(|it| tell(&mut book, it));
@@ -107,6 +112,7 @@ fn an_address_by_hand_is_one_of_the_services_own_network() {
 #[test]
 fn what_other_nodes_send_is_taken_by_pods_of_this_node_in_other_networks_alone() {
     let mut book = told(&[FRONT, BACK, OTHER], &back());
+    tell(&mut book, &client());
     assert_eq!(leads(&book, &taken(4, VIP)), texts(&["5/10.0.0.5:8080"]));
     assert_eq!(leads(&book, &taken(5, VIP)), None, "its own network's clients come straight");
     assert_eq!(leads(&book, &taken(6, VIP)), None);
@@ -120,12 +126,44 @@ fn what_other_nodes_send_is_taken_by_pods_of_this_node_in_other_networks_alone()
 #[test]
 fn a_node_serves_a_vip_to_the_networks_that_have_pods_on_it() {
     let mut book = told(&[FRONT], &back());
+    tell(&mut book, &client());
     assert_eq!(leads(&book, &tcp(5, VIP, 80)), None, "nobody here could ask");
     assert!(leads(&book, &tcp(4, VIP, 80)).is_some());
     book.follow(&followed(&[BACK]));
     assert_eq!(leads(&book, &tcp(4, VIP, 80)), None);
     assert!(leads(&book, &tcp(5, VIP, 80)).is_some());
     assert!(leads(&book, &taken(4, VIP)).is_some(), "what other nodes send is taken still");
+}
+
+#[test]
+fn a_vpc_counts_at_a_backends_node_while_it_has_a_pod_elsewhere_and_no_longer() {
+    let mut book = told(&[BACK], &back());
+    let alone = book.served().len();
+    assert_eq!(leads(&book, &taken(4, VIP)), None, "nobody is there who could ask");
+    tell(&mut book, &News::Port(FRONT, "client", Some("node1"), "10.0.0.9"));
+    assert_eq!(leads(&book, &taken(4, VIP)), None, "who is here asks here");
+    for node in [None, Some("node2")] {
+        tell(&mut book, &News::Port(FRONT, "client", node, "10.0.0.9"));
+        assert_eq!(leads(&book, &taken(4, VIP)), texts(&["5/10.0.0.5:8080"]), "{node:?}");
+    }
+    tell(&mut book, &News::NoPort(FRONT, "client"));
+    assert_eq!(book.served().len(), alone);
+}
+
+#[test]
+fn networks_without_pods_cost_a_backends_node_nothing() {
+    let networks = |count: u32| {
+        let empty = (0..count).map(|number| (format!("acme.n{number}"), 100 + number));
+        let empty = empty.map(|(name, id)| (name, Followed { is_here: false, ..here(id) }));
+        empty.chain([(BACK.to_owned(), here(5))]).collect::<BTreeMap<_, _>>()
+    };
+    let served_among = |count| {
+        let mut book = ServiceBook::new("node1");
+        book.follow(&networks(count));
+        back().iter().for_each(|it| tell(&mut book, it));
+        book.served().len()
+    };
+    assert_eq!(served_among(50), served_among(0));
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod leads_where;
 mod order;
 mod plain;
 mod resolvers;
+mod room;
 mod stage;

@@ -1,12 +1,24 @@
 //! The order of what is seen does not matter, nor what was seen in between.
 
+use atoll_model::compile::{Followed, ServiceBook};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{News, book, by_hand, pods, tell, web};
+use crate::stage::{News, by_hand, here, number_of, pods, tell, web};
 
-const NETWORKS: [&str; 2] = ["acme.open", "globex.open"];
+/// Two that share a number, and two of one tenant.
+const NETWORKS: [&str; 4] = ["acme.open", "globex.open", "acme.front", "acme.back"];
 const NAMES: [&str; 3] = ["web", "web-0", "web-1"];
+
+fn book() -> ServiceBook {
+    let mut book = ServiceBook::new("node1");
+    let followed = |network: &str| {
+        let is_shared = network.ends_with(".open");
+        (network.to_owned(), Followed { is_shared, ..here(number_of(network)) })
+    };
+    book.follow(&NETWORKS.map(followed).into());
+    book
+}
 
 fn any_service() -> impl Strategy<Value = Value> {
     let external = json!({"externalIPs": ["10.96.0.9", "10.0.0.5"], "ports": [{"port": 80}]});

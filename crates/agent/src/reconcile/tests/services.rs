@@ -1,6 +1,7 @@
 //! Services on their way into a kernel made of maps.
 
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use atoll_model::compile::{EndpointGroup, Outlet, ServiceFront};
 use atoll_model::outside::{Held, Purpose};
@@ -114,21 +115,96 @@ async fn a_restarted_agent_keeps_services_until_it_has_seen_theirs() {
     agent.serves(0).await;
 }
 
+const OUTSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+/// How long the neighbours may wait on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLAIM: &str = "outside.203.0.113.9";
+
+/// Word of a claim that gives the address to this node, for a network.
+fn answered(network: &str) -> Delta<String, Held> {
+    let purpose = Purpose::Egress { network: network.into() };
+    let held = Held { address: OUTSIDE, node: "node1".into(), purpose };
+    Delta::Put(CLAIM.to_owned(), held)
+}
+
 #[tokio::test]
 async fn a_node_answers_for_an_address_for_as_long_as_a_claim_says_so_and_knows_whose_it_is() {
     let agent = Agent::start();
     agent.see_pods().await;
     agent.settle().await;
-    let ip = IpAddr::from([203, 0, 113, 9]);
-    let purpose = Purpose::Egress { network: "hooli.default".into() };
-    let held = Held { address: ip, node: "node1".into(), purpose };
-    let claim = "outside.203.0.113.9".to_owned();
-    agent.hear(Change::Answered(Delta::Put(claim.clone(), held))).await;
+    agent.hear(Change::Answered(answered("hooli.default"))).await;
     assert!(agent.observed().held.is_empty(), "nobody knows the number of its network");
     let outlet = Outlet { id: Some(network(9)), ..Outlet::default() };
     let all = Delta::All([("hooli.default".to_owned(), outlet)].into());
     agent.hear(Change::Outlet("hooli.default".into(), all)).await;
-    assert_eq!(agent.observed().held, [(ip, Some(network(9)))].into());
-    agent.hear(Change::Answered(Delta::Gone(claim))).await;
+    assert_eq!(agent.observed().held, [(OUTSIDE, Some(network(9)))].into());
+    agent.hear(Change::Answered(Delta::Gone(CLAIM.to_owned()))).await;
     assert!(agent.observed().held.is_empty());
+}
+
+impl Agent {
+    /// Waits until the neighbours were told of the address so many times.
+    async fn announces(&self, times: usize) {
+        let told = || self.kernel.0.lock().unwrap().announced.clone();
+        let start = Instant::now();
+        while told().len() < times {
+            assert!(start.elapsed() < PATIENCE, "the neighbours heard no more than {:?}", told());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(told(), vec![[OUTSIDE].into(); times]);
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_was_anothers_while_nobody_listened_is_announced_again() {
+    let agent = Agent::start();
+    agent.see_pods().await;
+    agent.settle().await;
+    agent.hear(Change::Answered(answered("acme.default"))).await;
+    agent.announces(3).await;
+    let before = agent.kernel.0.lock().unwrap().steps;
+    for change in [Delta::Gone(CLAIM.to_owned()), answered("acme.default")] {
+        agent.changes.try_send(Change::Answered(change)).unwrap();
+    }
+    agent.announces(6).await;
+    assert_eq!(agent.kernel.0.lock().unwrap().steps, before, "the kernel has it as it had it");
+}
+
+#[tokio::test]
+async fn a_service_that_fails_waits_its_turn_whatever_is_heard_and_holds_up_no_pod() {
+    let agent = Agent::trusting();
+    agent.see_pods().await;
+    agent.settle().await;
+    agent.kernel.0.lock().unwrap().refuses_services = true;
+    let started = Instant::now();
+    agent.see_services().await;
+    for round in 0..200_u16 {
+        let spare = port(&format!("pod-{round}"), 100, "node2");
+        let put = Delta::Put(key(&spare), spare.clone());
+        agent.hear(Change::NetworkPorts(network(1), put)).await;
+    }
+    assert!(matches!(agent.ask(add("web")).await, AgentReply::Attached(_)));
+    assert_eq!(agent.ask(AgentRequest::Del(id("web"))).await, AgentReply::Done);
+    let (refused, looks) = {
+        let state = agent.kernel.0.lock().unwrap();
+        (state.refused, state.looks)
+    };
+    let rounds = 3 + usize::try_from(started.elapsed().as_secs()).unwrap();
+    assert!((10..=10 * rounds).contains(&refused), "{refused} attempts");
+    assert!(looks <= 3 + 2 * rounds, "{looks} looks");
+    agent.kernel.0.lock().unwrap().refuses_services = false;
+    assert_eq!(agent.serves(10).await, 10, "nobody asked for it");
+}
+
+#[tokio::test]
+async fn what_has_no_room_is_not_tried_and_comes_in_when_another_goes() {
+    let agent = Agent::with_room_for(12);
+    agent.see_pods().await;
+    agent.see_services().await;
+    assert_eq!(agent.serves(6).await, 6);
+    let before = agent.observed().services;
+    let key = *before.keys().find(|key| key.ip == IpAddr::from([10, 96, 0, 1])).unwrap();
+    agent.hear(Change::Fronts(quarter(), Delta::Gone("service-1".to_owned()))).await;
+    assert_eq!(agent.serves(6).await, 6);
+    assert!(!agent.observed().services.contains_key(&key));
 }

@@ -2,8 +2,9 @@
 //! client's own VPC first, then to those of others.
 //!
 //! The rules: nobody but pods of the service's own tenant stands behind it, wherever they are; a network
-//! whose number other tenants have, too, takes no part; and what a network says of its own addresses
-//! comes before what others of its tenant say.
+//! whose number other tenants have, too, takes no part; what a network says of its own addresses
+//! comes before what others of its tenant say; and a VPC costs a node nothing while nobody in it can be
+//! a client that the node leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +110,10 @@ impl Network {
         kin: &Kin<'_>,
         outcome: &mut Outcome,
     ) {
-        self.claim_for_nodes(self.id(), addresses, behind, vantage, outcome);
+        let own = kin.iter().copied().filter(|it| it.id() == self.id()).chain([self]);
+        if have_clients_beyond(own, vantage) {
+            self.claim_for_nodes(self.id(), addresses, behind, vantage, outcome);
+        }
         let others: BTreeMap<NetworkId, Vec<&Network>> =
             kin.iter().filter(|it| it.id() != self.id()).fold(BTreeMap::new(), |mut all, it| {
                 all.entry(it.id()).or_insert_with(Vec::new).push(*it);
@@ -125,7 +129,9 @@ impl Network {
                     outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
                 }
             }
-            self.claim_for_nodes(id, &free, behind, vantage, outcome);
+            if have_clients_beyond(networks.iter().copied(), vantage) {
+                self.claim_for_nodes(id, &free, behind, vantage, outcome);
+            }
         }
     }
 
@@ -144,6 +150,14 @@ impl Network {
             outcome.claims.insert(key, Claim { rank: *rank, service: service.clone() });
         }
     }
+}
+
+/// Whether another node may send packets of pods of these networks, which are one VPC.
+fn have_clients_beyond<'a>(
+    networks: impl IntoIterator<Item = &'a Network>,
+    vantage: &Vantage,
+) -> bool {
+    networks.into_iter().any(|network| network.homes.is_beyond(&vantage.node))
 }
 
 /// The addresses of a service that other networks of its tenant see, with the right it has there.

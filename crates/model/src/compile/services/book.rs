@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU16;
 
-use atoll_plan::{Service, ServiceKey, Side};
+use atoll_plan::{Service, ServiceKey, ServiceRoom, Side};
 use atoll_types::Protocol;
 
 use super::across::{Followed, changed_tenants, tenant_prefix};
@@ -59,6 +59,14 @@ impl ServiceBook {
             fronts: Fronts::default(),
             grievances: Grievances::default(),
         }
+    }
+
+    /// The same where a node has only so much room, and nothing was seen yet. Then nothing is served
+    /// before it is [settled](Self::settle).
+    #[must_use]
+    pub fn within(mut self, room: Option<ServiceRoom>) -> Self {
+        room.into_iter().for_each(|whole| self.fronts.rationed.within(whole));
+        self
     }
 
     /// The zone that this node is in.
@@ -144,7 +152,11 @@ impl ServiceBook {
         let Some(known) = self.networks.get_mut(network) else { return };
         let is_home =
             |port: &&PlacedPort| port.network_name == network && !port.pod.name.is_empty();
+        let was_beyond = known.homes.is_beyond(&self.vantage.node);
         let changed = known.homes.put(key, port.filter(is_home).map(Home::from));
+        if was_beyond != known.homes.is_beyond(&self.vantage.node) {
+            return self.compile_all_of(tenant_prefix(network));
+        }
         let mut hanging: Vec<_> = known.hanging_on(&changed).into_iter().collect();
         hanging.iter().for_each(|service| self.compile(network, service));
         for kin in self.kin(network).map(|(name, _)| name.clone()).collect::<Vec<_>>() {
@@ -205,13 +217,49 @@ impl ServiceBook {
             port: DNS,
             side: Side::Clients,
         });
-        keys.any(|key| self.fronts.served().contains_key(&key))
+        keys.any(|key| self.fronts.rationed.is_led(&key))
     }
 
     /// The UID of a service.
     pub fn uid_of(&self, who: &ServiceName) -> Option<&str> {
         let key = (who.namespace.clone(), who.name.clone());
         self.networks.get(&who.network)?.front(&key).map(|front| front.uid.as_str())
+    }
+
+    /// Decides what of all that `is_due` has room, where the kernel has what `is_there`.
+    pub fn settle(
+        &mut self,
+        is_due: impl Fn(&ServiceKey) -> bool,
+        is_there: impl Fn(&ServiceKey) -> bool,
+    ) {
+        for who in self.fronts.rationed.settle(is_due, is_there) {
+            self.hear_room(&who);
+        }
+    }
+
+    /// The kernel has exactly this.
+    pub fn look(&mut self, there: &BTreeMap<ServiceKey, Service>) {
+        self.fronts.rationed.look(there);
+    }
+
+    /// The kernel has nothing there, or no more.
+    pub fn gone(&mut self, key: ServiceKey) {
+        self.fronts.rationed.gone(key);
+    }
+
+    /// How many services have no room for all that they are to have.
+    pub fn held(&self) -> usize {
+        self.fronts.rationed.count_held()
+    }
+
+    fn hear_room(&mut self, who: &ServiceName) {
+        let is_told = self.fronts.rationed.is_told(who);
+        self.grievances.set(who, &ServiceComplaint::NoRoom, is_told);
+    }
+
+    /// Whether the kernel has what is to be served there, and all that is.
+    pub(super) fn is_there(&self, key: &ServiceKey, there: &BTreeMap<ServiceKey, Service>) -> bool {
+        self.served().get(key) == there.get(key) && !self.fronts.rationed.is_missing(key)
     }
 
     /// What is to be served.
@@ -267,6 +315,7 @@ impl ServiceBook {
         let all: BTreeSet<_> = self.fronts.claimants(&key).chain([who]).cloned().collect();
         for one in all {
             self.grievances.set(&one, &contest, losers.contains(&one));
+            self.hear_room(&one);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use atoll_plan::{Service, ServiceKey};
 
 use super::book::ServiceName;
-use super::served::Served;
+use super::rationed::Rationed;
 
 /// What a service's right to an address rests on; the better one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +37,12 @@ pub enum ServiceComplaint {
     /// Another service has it, with a better or an equal right.
     #[error("{0} is also another service's: it is not served for this one")]
     Contested(ServiceKey),
+    /// Its tenant has as much of this node's room for services as it leaves to others.
+    #[error(
+        "its tenant has as many services on this node as it leaves room for those of others: what has \
+         no room is not served here; fewer services, ports and networks with pods need less"
+    )]
+    NoRoom,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +55,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct Fronts {
     claims: BTreeMap<ServiceKey, BTreeMap<ServiceName, Claim>>,
-    served: Served,
+    pub(super) rationed: Rationed,
 }
 
 /// Services that got less than they claim at a front, or more than before.
@@ -57,16 +63,16 @@ pub(super) type Losers = BTreeSet<ServiceName>;
 
 impl Fronts {
     pub(super) fn served(&self) -> &BTreeMap<ServiceKey, Service> {
-        &self.served.now
+        &self.rationed.served.now
     }
 
     pub(super) fn served_mut(&mut self) -> &mut BTreeMap<ServiceKey, Service> {
-        &mut self.served.now
+        &mut self.rationed.served.now
     }
 
     /// Takes out the touched keys that `is_due`.
     pub(super) fn take_touched(&mut self, is_due: impl Fn(&ServiceKey) -> bool) -> Vec<ServiceKey> {
-        self.served.touched.extract_if(.., |key| is_due(key)).collect()
+        self.rationed.served.touched.extract_if(.., |key| is_due(key)).collect()
     }
 
     /// `who` claims this at `key`, or nothing any more. Says who loses there from now on.
@@ -87,7 +93,7 @@ impl Fronts {
         if claims.is_empty() {
             self.claims.remove(&key);
         }
-        self.served.put(key, winner.map(|(_, service)| service));
+        self.rationed.put(key, winner.as_ref().map(|(who, service)| (who, service)));
         losers
     }
 

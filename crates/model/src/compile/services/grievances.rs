@@ -27,11 +27,13 @@ impl Grievances {
         }
     }
 
-    /// Exactly these are so of `who`, beside contests, which are told one by one.
+    /// Exactly these are so of `who`, beside contests and a lack of room, which are told one by one.
     pub(super) fn replace(&mut self, who: &ServiceName, now: &BTreeSet<ServiceComplaint>) {
         let former = self.current.get(who).cloned().unwrap_or_default();
-        let is_contest = |it: &&ServiceComplaint| matches!(it, ServiceComplaint::Contested(_));
-        for gone in former.difference(now).filter(|it| !is_contest(it)) {
+        let is_apart = |it: &&ServiceComplaint| {
+            matches!(it, ServiceComplaint::Contested(_) | ServiceComplaint::NoRoom)
+        };
+        for gone in former.difference(now).filter(|it| !is_apart(it)) {
             self.set(who, gone, false);
         }
         for complaint in now {

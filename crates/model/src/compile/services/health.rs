@@ -49,7 +49,7 @@ impl ServiceBook {
         let key = (who.namespace.clone(), who.name.clone());
         let known = self.network(&who.network).and_then(|network| network.known.get(&key));
         let mut claimed = known.into_iter().flat_map(|(claims, _)| claims);
-        claimed.all(|key| key.side != Side::Outside || self.served().get(key) == there.get(key))
+        claimed.all(|key| key.side != Side::Outside || self.is_there(key, there))
     }
 }
 

@@ -37,6 +37,8 @@ impl Home {
 pub(super) struct Homes {
     ports: BTreeMap<ObjectKey, Home>,
     found: BTreeMap<Who, BTreeSet<ObjectKey>>,
+    /// How many are on each node, or on none yet.
+    at: BTreeMap<Option<String>, usize>,
 }
 
 impl Homes {
@@ -51,6 +53,7 @@ impl Homes {
         }
         let mut changed = BTreeSet::new();
         if let Some(former) = self.ports.remove(key) {
+            self.leave(&former.node);
             for who in former.who() {
                 self.lose(&who, key);
                 changed.insert(who);
@@ -61,6 +64,7 @@ impl Homes {
                 self.found.entry(who.clone()).or_default().insert(key.clone());
                 changed.insert(who);
             }
+            *self.at.entry(home.node.clone()).or_default() += 1;
             self.ports.insert(key.clone(), home);
         }
         let neighbours = self.pods_at(&changed);
@@ -74,6 +78,19 @@ impl Homes {
         let keys = whom.iter().filter_map(|who| self.found.get(who)).flatten();
         let homes = keys.filter_map(|key| self.ports.get(key));
         homes.map(|home| Who::Pod(home.pod.clone())).collect()
+    }
+
+    fn leave(&mut self, node: &Option<String>) {
+        let Some(count) = self.at.get_mut(node) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.at.remove(node);
+        }
+    }
+
+    /// Whether any pod is not on this node, or may not be.
+    pub(super) fn is_beyond(&self, node: &str) -> bool {
+        self.at.keys().any(|at| at.as_deref() != Some(node))
     }
 
     fn lose(&mut self, who: &Who, key: &ObjectKey) {

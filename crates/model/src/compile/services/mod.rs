@@ -16,7 +16,9 @@ mod homes;
 mod network;
 mod outside;
 mod plain;
+mod rationed;
 mod served;
+mod share;
 mod slice;
 
 pub use across::Followed;
