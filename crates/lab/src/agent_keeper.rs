@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use atoll_types::InfraMode;
 use tokio::process::{Child, Command};
 
+use crate::args::AgentArgs;
 use crate::home::{Home, NodeHome};
 use crate::kubelet::CLUSTER_DNS;
 use crate::process::Process;
@@ -27,13 +27,13 @@ pub(crate) struct Keeper {
     home: Home,
     node: NodeHome,
     program: PathBuf,
-    infra_mode: InfraMode,
+    told: AgentArgs,
 }
 
 impl Keeper {
-    pub(crate) fn new(home: &Home, node: &NodeHome, program: &Path, infra_mode: InfraMode) -> Self {
+    pub(crate) fn new(home: &Home, node: &NodeHome, program: &Path, told: &AgentArgs) -> Self {
         let (home, node, program) = (home.clone(), node.clone(), program.to_owned());
-        Keeper { home, node, program, infra_mode }
+        Keeper { home, node, program, told: told.clone() }
     }
 
     /// This very program.
@@ -59,13 +59,13 @@ impl Keeper {
     }
 
     fn start(&self) -> anyhow::Result<Child> {
-        let Keeper { home, node, program, infra_mode } = self;
+        let Keeper { home, node, program, told } = self;
         let log = OpenOptions::new().create(true).append(true).open(&node.agent_log)?;
         let mut command = Command::new(program);
         command.args(["lab", "enter", "--netns"]).arg(&node.namespace).arg("--").arg(program);
         command.args(["agent", "--node-name", &node.name, "--cluster-dns", CLUSTER_DNS]);
         command.args(["--metrics-address", METRICS, "--egress-deny", SERVICES]);
-        command.args(["--infra-mode", &infra_mode.to_string()]);
+        command.args(told.words());
         for (option, value) in [
             ("--kubeconfig", home.node_kubeconfig()),
             ("--socket", node.agent_socket()),

@@ -15,7 +15,8 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 pub enum LabCommand {
     /// Start a lab; ready when it returns.
     #[command(after_help = "Examples:\n  atoll lab up\n  atoll lab up --nodes 5 --name big\n  \
-                            atoll lab up --port 6443")]
+                            atoll lab up --port 6443\n  \
+                            atoll lab up --underlay ipv6 --tunnel-port 4790")]
     Up(UpArgs),
     /// Take a lab down: processes, mounts, namespaces, files. Safe to repeat.
     #[command(after_help = "Examples:\n  atoll lab down\n  atoll lab down --name big")]
@@ -80,9 +81,50 @@ pub struct UpArgs {
     /// network.
     #[arg(long, value_name = "FILE")]
     pub default_network_template_path: Option<PathBuf>,
+    /// By which addresses nodes meet: those that their agents find first in the Node objects.
+    #[arg(long, value_enum, default_value_t = Underlay::Ipv4)]
+    pub underlay: Underlay,
+    /// What its agents are told.
+    #[command(flatten)]
+    pub agents: AgentArgs,
+}
+
+/// What all agents of a lab are told, in the words that an agent itself has for it.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArgs {
     /// Whether pods of tenants reach the nodes directly.
     #[arg(long, value_name = "isolated|compatible", default_value_t = InfraMode::Isolated)]
     pub infra_mode: InfraMode,
+    /// The UDP port for tunnel packets (VXLAN); the agents' own default when left out.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub tunnel_port: Option<u16>,
+}
+
+impl AgentArgs {
+    /// The same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let port = self.tunnel_port.map(|port| format!("--tunnel-port={port}"));
+        [format!("--infra-mode={}", self.infra_mode)].into_iter().chain(port).collect()
+    }
+}
+
+/// The family of the addresses by which nodes meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Underlay {
+    /// Nodes have addresses of IPv4 alone.
+    Ipv4,
+    /// Nodes have addresses of both families, that of IPv6 first: tunnel packets go by it.
+    Ipv6,
+}
+
+impl Underlay {
+    /// The same on a command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Underlay::Ipv4 => "--underlay=ipv4",
+            Underlay::Ipv6 => "--underlay=ipv6",
+        }
+    }
 }
 
 /// Options of `status`.
@@ -213,4 +255,48 @@ pub struct EnterArgs {
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        up: UpArgs,
+    }
+
+    fn read(words: &[&str]) -> Result<UpArgs, String> {
+        let read = Alone::try_parse_from([&["up"], words].concat());
+        read.map(|it| it.up).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_agents_are_told_reads_the_same_where_it_was_passed_on() {
+        let usual = read(&[]).unwrap();
+        assert_eq!((usual.underlay, usual.agents.tunnel_port), (Underlay::Ipv4, None));
+        assert_eq!(usual.agents.words(), ["--infra-mode=isolated"]);
+        let own = ["--infra-mode=compatible", "--tunnel-port=4790"];
+        for underlay in [Underlay::Ipv4, Underlay::Ipv6] {
+            let given = read(&[&own[..], &[underlay.word()]].concat()).unwrap();
+            assert_eq!(
+                (given.underlay, given.agents.words()),
+                (underlay, own.map(Into::into).into())
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_or_an_underlay_that_is_none_is_refused_with_what_could_be_said() {
+        for wrong in ["0", "65536", "-1", "vxlan"] {
+            let said = read(&[&format!("--tunnel-port={wrong}")]).unwrap_err();
+            assert!(said.contains(&format!("'{wrong}' for '--tunnel-port <PORT>'")), "{said}");
+        }
+        assert!(read(&["--tunnel-port=0"]).unwrap_err().contains("0 is not in 1..=65535"));
+        let said = read(&["--underlay=ipx"]).unwrap_err();
+        assert!(said.contains("[possible values: ipv4, ipv6]"), "{said}");
+    }
 }

@@ -120,7 +120,9 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::{fabric, namespace};
+    use crate::args::Underlay;
+    use crate::fabric::{self, NodeAddresses};
+    use crate::namespace;
 
     /// A home with a fabric, one node, and a process in it that does not want to end.
     fn half_a_lab(root: &Path) -> (Home, std::process::Child) {
@@ -129,7 +131,7 @@ mod tests {
         fabric::create(&home).expect("this test needs root");
         let node = home.node("node1");
         node.create().unwrap();
-        fabric::plug(&home, &node, fabric::node_address(1)).unwrap();
+        fabric::plug(&home, &node, NodeAddresses::of(1, Underlay::Ipv4)).unwrap();
         let stubborn = namespace::within(&node.namespace, || {
             let script = "trap '' TERM; echo on; while :; do sleep 0.1; done";
             let mut child =

@@ -1,6 +1,5 @@
 //! A node's Node object: made once, and its readiness kept true to what its agent says.
 
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use atoll_cni::wire::{AgentReply, AgentRequest, ask};
@@ -12,6 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::fabric::NodeAddresses;
 use crate::home::NodeHome;
 
 /// How often the agent is asked; short, because users wait for it.
@@ -20,7 +20,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Makes the Node object, unless it is there.
-pub(crate) async fn register(client: &Client, name: &str, address: Ipv4Addr) -> kube::Result<()> {
+pub(crate) async fn register(
+    client: &Client,
+    name: &str,
+    addresses: NodeAddresses,
+) -> kube::Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     let node = object(name);
     match nodes.create(&PostParams::default(), &node).await {
@@ -28,8 +32,9 @@ pub(crate) async fn register(client: &Client, name: &str, address: Ipv4Addr) -> 
         Err(kube::Error::Api(refusal)) if refusal.code == 409 => {}
         Err(error) => return Err(error),
     }
-    let status = status(name, address, &Readiness::unknown());
-    patch_status(&nodes, &node.name_any(), &json!(status)).await
+    let status = json!({"status": status(name, addresses, &Readiness::unknown())});
+    // Merged by their type, as a strategic patch has it, two addresses of one type would be one.
+    patch_status(&nodes, &node.name_any(), &Patch::Merge(status)).await
 }
 
 /// Whether a node can take pods.
@@ -64,8 +69,8 @@ pub(crate) async fn keep_true(client: Client, node: NodeHome, readiness: watch::
         readiness.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         if told.needs_telling(&now) {
             let since = told.since_when(&now);
-            let conditions = json!({"conditions": [condition(&now, since)]});
-            match patch_status(&nodes, &node.name, &conditions).await {
+            let conditions = json!({"status": {"conditions": [condition(&now, since)]}});
+            match patch_status(&nodes, &node.name, &Patch::Strategic(conditions)).await {
                 Ok(()) => told = Told { readiness: Some(now), since, at: Instant::now() },
                 Err(error) => {
                     tracing::warn!(node = node.name, %error, "cannot tell the node's state");
@@ -104,10 +109,9 @@ async fn look(node: &NodeHome) -> Readiness {
 async fn patch_status(
     nodes: &Api<Node>,
     name: &str,
-    status: &serde_json::Value,
+    patch: &Patch<serde_json::Value>,
 ) -> kube::Result<()> {
-    let patch = Patch::Strategic(json!({"status": status}));
-    nodes.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+    nodes.patch_status(name, &PatchParams::default(), patch).await.map(drop)
 }
 
 fn object(name: &str) -> Node {
@@ -151,11 +155,12 @@ fn condition(readiness: &Readiness, since: Timestamp) -> NodeCondition {
     }
 }
 
-fn status(name: &str, address: Ipv4Addr, readiness: &Readiness) -> NodeStatus {
-    let addresses = [("InternalIP", address.to_string()), ("Hostname", name.to_owned())];
-    let addresses = addresses.map(|(kind, address)| NodeAddress { type_: kind.into(), address });
+fn status(name: &str, addresses: NodeAddresses, readiness: &Readiness) -> NodeStatus {
+    let internal = addresses.iter().map(|address| ("InternalIP", address.to_string()));
+    let all = internal.chain([("Hostname", name.to_owned())]);
+    let all = all.map(|(kind, address)| NodeAddress { type_: kind.into(), address });
     NodeStatus {
-        addresses: Some(addresses.into()),
+        addresses: Some(all.collect()),
         conditions: Some(vec![condition(readiness, Timestamp::now())]),
         node_info: Some(NodeSystemInfo {
             architecture: kubernetes_arch().into(),
@@ -174,16 +179,18 @@ mod tests {
     use atoll_cni::{CniError, ErrorCode};
 
     use super::*;
+    use crate::args::Underlay;
 
     #[test]
-    fn a_node_carries_the_labels_and_the_address_that_others_look_for() {
+    fn a_node_carries_the_labels_and_the_addresses_that_others_look_for() {
         let node = object("node1");
         assert_eq!(node.labels()["kubernetes.io/hostname"], "node1");
         assert_eq!(node.labels()["kubernetes.io/os"], "linux");
-        let status = status("node1", Ipv4Addr::new(172, 30, 0, 11), &Readiness::unknown());
-        let addresses = status.addresses.unwrap();
-        let internal = addresses.iter().find(|address| address.type_ == "InternalIP").unwrap();
-        assert_eq!(internal.address, "172.30.0.11");
+        let own = NodeAddresses::of(1, Underlay::Ipv6);
+        let addresses = status("node1", own, &Readiness::unknown()).addresses.unwrap();
+        let internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+        let internal: Vec<_> = internal.map(|address| address.address.as_str()).collect();
+        assert_eq!(internal, ["fd30::11", "172.30.0.11"], "the first is where nodes meet");
     }
 
     #[test]

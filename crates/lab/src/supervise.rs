@@ -22,7 +22,8 @@ use nix::mount::{MsFlags, mount};
 use tokio::sync::watch;
 
 use crate::agent_keeper::Keeper;
-use crate::args::UpArgs;
+use crate::args::{Underlay, UpArgs};
+use crate::fabric::NodeAddresses;
 use crate::home::{Home, NodeHome, Settings, write_json};
 use crate::kubelet::{self, NodeContext, PLUGIN};
 use crate::node::{self, Readiness};
@@ -82,7 +83,7 @@ type Serving = tokio::task::JoinHandle<anyhow::Result<()>>;
 async fn start(home: &Home, args: &UpArgs) -> anyhow::Result<Serving> {
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let listener = listen_on_loopback(args.port)?;
-    let nodes = lay_out(home, args.nodes, &program)?;
+    let nodes = lay_out(home, args, &program)?;
     Progress::Step(format!("network of {} nodes", nodes.len())).tell();
 
     let (api, client) = start_api(home, args.nodes, listener).await?;
@@ -96,9 +97,9 @@ async fn start(home: &Home, args: &UpArgs) -> anyhow::Result<Serving> {
     Progress::Step("controller and scheduler".into()).tell();
 
     let mut waiting = Vec::new();
-    for (node, address) in nodes {
-        let keeper = Keeper::new(home, &node, &program, args.infra_mode);
-        waiting.push((node.clone(), start_node(home, node, address, keeper, &client).await?));
+    for (node, addresses) in nodes {
+        let keeper = Keeper::new(home, &node, &program, &args.agents);
+        waiting.push((node.clone(), start_node(home, node, addresses, keeper, &client).await?));
     }
     for (node, readiness) in waiting {
         wait_until_ready(&node, readiness).await?;
@@ -117,23 +118,26 @@ fn listen_on_loopback(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// A node, and its addresses on the fabric.
+type Plugged = (NodeHome, NodeAddresses);
+
 /// Makes the namespaces, wires, mounts and directories.
-fn lay_out(home: &Home, count: u8, program: &Path) -> anyhow::Result<Vec<(NodeHome, Ipv4Addr)>> {
+fn lay_out(home: &Home, args: &UpArgs, program: &Path) -> anyhow::Result<Vec<Plugged>> {
     let bpf = home.bpf();
     mount(Some("bpf"), &bpf, Some("bpf"), MsFlags::empty(), None::<&str>)
         .with_context(|| format!("cannot mount a BPF file system at {}", bpf.display()))?;
     std::os::unix::fs::symlink(program, home.plugins().join(PLUGIN))?;
     fabric::create(home)?;
-    (1..=count).map(|number| lay_out_node(home, number)).collect()
+    (1..=args.nodes).map(|number| lay_out_node(home, number, args.underlay)).collect()
 }
 
-fn lay_out_node(home: &Home, number: u8) -> anyhow::Result<(NodeHome, Ipv4Addr)> {
+fn lay_out_node(home: &Home, number: u8, underlay: Underlay) -> anyhow::Result<Plugged> {
     let node = home.node(&fabric::node_name(number));
-    let address = fabric::node_address(number);
+    let addresses = NodeAddresses::of(number, underlay);
     node.create()?;
     std::fs::create_dir(&node.bpf)?;
-    fabric::plug(home, &node, address)?;
-    Ok((node, address))
+    fabric::plug(home, &node, addresses)?;
+    Ok((node, addresses))
 }
 
 async fn start_api(
@@ -210,15 +214,15 @@ async fn keep_controller(client: Client, default_network_template: Option<PathBu
 async fn start_node(
     home: &Home,
     node: NodeHome,
-    address: Ipv4Addr,
+    addresses: NodeAddresses,
     keeper: Keeper,
     client: &Client,
 ) -> anyhow::Result<watch::Receiver<Readiness>> {
-    node::register(client, &node.name, address)
+    node::register(client, &node.name, addresses)
         .await
         .with_context(|| format!("cannot make the Node object of {}", node.name))?;
     let (sender, readiness) = watch::channel(Readiness::unknown());
-    let context = NodeContext::new(home, &node, address.into(), keeper.program(), client);
+    let context = NodeContext::new(home, &node, addresses.first, keeper.program(), client);
     tokio::spawn(keeper.run());
     tokio::spawn(node::keep_true(client.clone(), node, sender));
     tokio::spawn(kubelet::run(Arc::new(context)));

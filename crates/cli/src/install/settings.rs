@@ -20,7 +20,7 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_server: Option<HostPort>,
     /// The UDP port of the tunnel, 4789 by default.
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tunnel_port: Option<u16>,
     /// kubelet's clusterDNS, 10.96.0.10 by default; with a comma between, one of each family.

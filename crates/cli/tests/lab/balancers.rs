@@ -58,6 +58,19 @@ impl Lab {
         self.outside(&["ip", "neigh", "show", ip]).good().contains(&self.mac(node))
     }
 
+    /// Whether the outside knows an address to be at a node without having asked for it.
+    fn is_known_at(&self, ip: &str, node: &str) -> bool {
+        self.outside(&["ip", "neigh", "show", ip]).good().contains(&self.mac(node))
+    }
+
+    /// Says whether a node is well, as Kubernetes would.
+    fn say_ready(&self, node: &str, status: &str) {
+        let condition = format!(r#"{{"type":"Ready","status":"{status}","reason":"Said"}}"#);
+        let patch = format!(r#"{{"status":{{"conditions":[{condition}]}}}}"#);
+        let patch = ["patch", "node", node, "--subresource=status", "-p", &patch];
+        self.kubectl(&patch).good();
+    }
+
     fn mac(&self, node: &str) -> String {
         let link = self.node(node, &["ip", "-o", "link", "show", "eth0"]).good();
         let mut words = link.split_whitespace().skip_while(|word| *word != "link/ether");
@@ -91,6 +104,27 @@ fn an_address_of_the_outside_is_found_at_one_node_and_moves_when_that_node_fails
         .expect("nothing of it is left");
     let holder = lab.holder(&others, |_| true);
     await_condition(|| lab.has_address(&holder, &others)).expect("the other tenant's stays");
+}
+
+/// Nobody outside speaks to the address before the end: who asks for it anew would find it anyhow.
+#[test]
+fn the_neighbours_are_told_of_an_address_that_was_at_another_node_while_its_own_stood_still() {
+    let lab = Lab::with_two_tenants();
+    lab.apply(POOL).good();
+    let ip = lab.outside_address("acme");
+    let first = lab.holder(&ip, |_| true);
+    await_condition(|| lab.is_found_at(&ip, &first)).expect("the outside finds it");
+    lab.signal_agent(&first, "-STOP");
+    lab.say_ready(&first, "Unknown");
+    let second = lab.holder(&ip, |node| node != first);
+    await_condition(|| lab.is_known_at(&ip, &second)).expect("neighbours hear of the next node");
+    lab.say_ready(&first, "True");
+    lab.holder(&ip, |node| node == first);
+    await_condition(|| !lab.has_address(&second, &ip)).expect("the other lets it go");
+    assert!(lab.has_address(&first, &ip) && lab.is_known_at(&ip, &second));
+    lab.signal_agent(&first, "-CONT");
+    await_condition(|| lab.is_known_at(&ip, &first)).expect("neighbours hear that it is back");
+    await_answer(&lab, &ip, "acme");
 }
 
 /// Waits until the outside is answered at an address by a pod of `tenant`, which sees who it is; says

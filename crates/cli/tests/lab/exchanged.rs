@@ -30,8 +30,13 @@ impl Shelf {
     }
 
     /// The program that is tested, in a file of its own.
-    fn put_the_first(&self) {
+    pub(crate) fn put_the_first(&self) {
         self.put(b"");
+    }
+
+    /// None: no agent can start.
+    pub(crate) fn clear(&self) {
+        fs::remove_file(self.program()).unwrap();
     }
 
     /// One that is another, to whoever compares.
@@ -55,7 +60,7 @@ impl Shelf {
     }
 }
 
-fn party(player: &Player) -> Party<'_> {
+pub(crate) fn party(player: &Player) -> Party<'_> {
     Party { namespace: &player.namespace, face: player.face }
 }
 

@@ -125,10 +125,14 @@ impl Lab {
 
     /// A lab with the two tenants of the example, all pods ready.
     pub(crate) fn with_two_tenants() -> Lab {
-        let lab = Lab::up(3);
-        lab.apply(&std::fs::read_to_string(example("two-tenants.yaml")).unwrap()).good();
-        lab.wait_for_pods();
-        lab
+        Lab::up(3).filled_with_two_tenants()
+    }
+
+    /// The same lab with the two tenants of the example, all pods ready.
+    pub(crate) fn filled_with_two_tenants(self) -> Lab {
+        self.apply(&std::fs::read_to_string(example("two-tenants.yaml")).unwrap()).good();
+        self.wait_for_pods();
+        self
     }
 
     /// The kubeconfig of the lab's administrator.
@@ -307,6 +311,12 @@ impl Lab {
         let (namespace, name) = pod.split_once('/').unwrap();
         let uid = ["get", "pod", name, "-n", namespace, "-o", "jsonpath={.metadata.uid}"];
         self.place(&format!("pod-{}", self.kubectl(&uid).good()))
+    }
+
+    /// Where a node of a lab has its maps and programs pinned.
+    pub(crate) fn pins(&self, node: &str) -> PathBuf {
+        assert!(self.real.is_none(), "a real node has a BPF file system of its own");
+        state_dir(&self.name).join("bpf").join(node)
     }
 
     /// Where those of all pods can be opened.

@@ -47,8 +47,7 @@ fn service() -> Value {
 
 /// Of `acme`: `web` and `near` on one node, `far` and `third` on the others. Of `globex`: `web`, with the
 /// same address on the same node, and `only`, where `acme` has nobody.
-fn lab_with_both_tenants() -> Lab {
-    let lab = Lab::up(3);
+pub(crate) fn fill_with_both_tenants(lab: &Lab) {
     let at = |name: &str, node: &str, last| {
         let labels = json!({"app": name.split_once('/').unwrap().1});
         pod(name, node, &labels, &nics("default", last))
@@ -64,6 +63,11 @@ fn lab_with_both_tenants() -> Lab {
     let tenants = [tenant("acme"), tenant("globex")].concat();
     lab.apply(&yaml(&[&tenants, &[service()][..], &pods].concat())).good();
     lab.wait_for_pods();
+}
+
+fn lab_with_both_tenants() -> Lab {
+    let lab = Lab::up(3);
+    fill_with_both_tenants(&lab);
     lab
 }
 
@@ -88,25 +92,29 @@ fn mtu(lab: &Lab, pod: &str) -> String {
     said.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap().to_owned()
 }
 
-fn await_mtu(lab: &Lab, pods: &[&str], wanted: &str) {
+fn await_mtu(lab: &Lab, pods: &[&str], wanted: u32) {
     for pod in pods {
-        await_condition(|| mtu(lab, pod) == wanted)
+        await_condition(|| mtu(lab, pod) == wanted.to_string())
             .unwrap_or_else(|()| panic!("{pod} has {} and never {wanted}", mtu(lab, pod)));
     }
 }
 
 #[test]
 fn pods_follow_their_nodes_underlay_and_what_is_too_big_is_answered_also_through_a_service() {
-    let lab = lab_with_both_tenants();
+    pods_follow_and_what_is_too_big_is_answered(&lab_with_both_tenants(), 50);
+}
+
+/// Pods have what the tunnel's header leaves of their node's underlay, whatever that comes to be.
+pub(crate) fn pods_follow_and_what_is_too_big_is_answered(lab: &Lab, header: u32) {
     let (here, there) = (["acme/web", "acme/near", "globex/web"], ["acme/far", "acme/third"]);
-    await_mtu(&lab, &here, "1450");
-    for (uplink, pods) in [("1400", "1350"), ("1500", "1450")] {
-        lab.node("node1", &["ip", "link", "set", "eth0", "mtu", uplink]).good();
-        await_mtu(&lab, &here, pods);
-        all_is_well(&lab);
+    await_mtu(lab, &here, 1500 - header);
+    for uplink in [1400, 1500] {
+        lab.node("node1", &["ip", "link", "set", "eth0", "mtu", &uplink.to_string()]).good();
+        await_mtu(lab, &here, uplink - header);
+        all_is_well(lab);
     }
-    await_mtu(&lab, &there, "1450");
-    what_is_too_big_is_answered(&lab);
+    await_mtu(lab, &there, 1500 - header);
+    what_is_too_big_is_answered(lab, 1500 - header);
 }
 
 /// An agent that does nothing for as long as this value is there.
@@ -150,7 +158,7 @@ fn path_mtu(player: &Player, to: IpAddr) -> Option<u32> {
 
 /// The pods of two nodes send more than fits, straight and through a service: each learns what fits, about
 /// whom it spoke with, and a connection goes on with smaller packets.
-fn what_is_too_big_is_answered(lab: &Lab) {
+fn what_is_too_big_is_answered(lab: &Lab, fits: u32) {
     let stopped = ["node1", "node2"].map(|node| Stopped::agent_of(lab, node));
     widen(lab, "web", "node1");
     widen(lab, "far", "node2");
@@ -159,20 +167,20 @@ fn what_is_too_big_is_answered(lab: &Lab) {
         let (own, other) = (family(&web.face), family(&far.face));
         let vip: IpAddr = vip.parse().unwrap();
         converse(&web, &far, SocketAddr::new(other, 9000), SocketAddr::new(vip, 80));
-        assert_eq!(path_mtu(&web, vip), Some(1450), "of what the client sent");
-        assert_eq!(path_mtu(&far, own), Some(1450), "of the answers");
-        learns_what_fits(&web, own, SocketAddr::new(other, 80));
+        assert_eq!(path_mtu(&web, vip), Some(fits), "of what the client sent");
+        assert_eq!(path_mtu(&far, own), Some(fits), "of the answers");
+        learns_what_fits(&web, own, SocketAddr::new(other, 80), fits);
     }
     drop(stopped);
     assert!(lab.drops(Some("acme.default"), "too-big") >= 6);
 }
 
-fn learns_what_fits(player: &Player, own: IpAddr, to: SocketAddr) {
+fn learns_what_fits(player: &Player, own: IpAddr, to: SocketAddr, fits: u32) {
     let socket = player.namespace.run(|| UdpSocket::bind((own, 0)).unwrap());
     eventually("the sender learns what fits", || {
         // Where it is known already, the kernel cuts the datagram by itself; where nobody listens, it says so.
         let _refused = socket.send_to(&[7; 1440], to);
-        (path_mtu(player, to.ip()) == Some(1450)).then_some(())
+        (path_mtu(player, to.ip()) == Some(fits)).then_some(())
     });
 }
 

@@ -2,7 +2,7 @@
 //! another: nothing reaches a victim, each drop is counted by name, also while agents come and go.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -23,7 +23,7 @@ pub(crate) const TUNNEL_PORT: u16 = 4789;
 pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
 pub(crate) const NODES_IPV4: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 /// What the nodes of a stage have besides.
-const NODES_IPV6: [&str; 3] = ["fd30::11", "fd30::12", "fd30::13"];
+pub(crate) const NODES_IPV6: [&str; 3] = ["fd30::11", "fd30::12", "fd30::13"];
 /// The addresses of the attacker's own tenant for its service.
 const VIPS: [&str; 2] = ["198.18.0.20", "fd18::20"];
 
@@ -44,6 +44,7 @@ pub(crate) struct Stage {
     pub(crate) foreign: Player,
     pub(crate) double: Player,
     pub(crate) twin: Player,
+    pub(crate) tunnel_port: u16,
 }
 
 /// A service of the attacker's own tenant, with the far one behind it.
@@ -108,7 +109,7 @@ impl Stage {
         for (node, address) in NODES.iter().zip(NODES_IPV6) {
             lab.node(
                 node,
-                &["ip", "address", "add", &format!("{address}/64"), "dev", "eth0", "nodad"],
+                &["ip", "address", "replace", &format!("{address}/64"), "dev", "eth0", "nodad"],
             )
             .good();
         }
@@ -121,7 +122,8 @@ impl Stage {
         let (attacker, near, far) =
             (player("acme", "attacker"), player("acme", "near"), player("acme", "far"));
         let [foreign, double, twin] = ["foreign", "double", "twin"].map(|it| player("globex", it));
-        Stage { lab, attacker, near, far, foreign, double, twin }
+        let tunnel_port = TUNNEL_PORT;
+        Stage { lab, attacker, near, far, foreign, double, twin, tunnel_port }
     }
 
     fn cast(&self) -> Cast {
@@ -137,7 +139,7 @@ impl Stage {
                 .chain(&["10.96.0.1", "fd96::1"])
                 .map(|ip| ip.parse().unwrap())
                 .collect(),
-            tunnel_port: TUNNEL_PORT,
+            tunnel_port: self.tunnel_port,
         }
     }
 
@@ -159,6 +161,10 @@ impl Stage {
             rows.map(|row| (victim, row)).collect::<Vec<_>>()
         };
         [&self.near, &self.far].into_iter().flat_map(against).collect()
+    }
+
+    pub(crate) fn every_row_holds(&self) {
+        self.rows().iter().for_each(|(victim, row)| self.holds(row, victim));
     }
 
     pub(crate) fn socket(&self, node: &str) -> PathBuf {
@@ -212,9 +218,9 @@ pub(crate) fn assert_silence(heard: &PacketSocket, when: &str) {
 #[test]
 fn every_row_of_the_threats_holds_from_a_pod_on_three_nodes_also_with_offloads_off() {
     let stage = Stage::set();
-    stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
+    stage.every_row_holds();
     stage.switch_offloads_off();
-    stage.rows().iter().for_each(|(victim, row)| stage.holds(row, victim));
+    stage.every_row_holds();
 }
 
 /// Sends every frame in turn until told to stop, and counts the rounds.
@@ -285,16 +291,54 @@ fn no_forged_frame_passes_while_agents_are_upgraded() {
     });
 }
 
+/// The addresses of a machine that is no node.
+pub(crate) const STRANGERS: [&str; 2] = ["172.30.0.99", "fd30::99"];
+
 /// A machine on the nodes' own wire that is no node.
-fn stranger(lab: &Lab) -> Namespace {
+pub(crate) fn stranger(lab: &Lab) -> Namespace {
     let wire = Namespace::at(&lab.place("fabric"));
     let stranger = Namespace::new();
     wire.ip("link add stranger type veth peer name uplink");
     wire.ip("link set stranger master fabric0 up");
     wire.ip(&format!("link set uplink netns {}", stranger.path().display()));
-    stranger.ip("addr add 172.30.0.99/24 dev uplink");
+    stranger.ip(&format!("addr add {}/24 dev uplink", STRANGERS[0]));
+    stranger.ip(&format!("addr add {}/64 dev uplink nodad", STRANGERS[1]));
     stranger.ip("link set uplink up");
+    stranger.await_links();
     stranger
+}
+
+/// A tunnel packet with a datagram of one pod for another.
+pub(crate) fn tunnelled(from: &Player, to: &Player) -> Vec<u8> {
+    let datagram = forge::datagram((1, 2), b"?");
+    let packet = forge::packet(from.face.v4(), to.face.ip.into(), 17, &datagram);
+    forge::vxlan(to.network, &packet)
+}
+
+/// What the stranger says by this address into the tunnel is dropped by each node, at this address of it.
+pub(crate) fn a_stranger_is_dropped(
+    stage: &Stage,
+    machine: &Namespace,
+    from: &str,
+    nodes: [&str; 3],
+) {
+    let from: IpAddr = from.parse().unwrap();
+    let socket = machine.run(|| std::net::UdpSocket::bind((from, 0)).unwrap());
+    let packets = [
+        tunnelled(&stage.far, &stage.near),
+        tunnelled(&stage.near, &stage.far),
+        tunnelled(&stage.foreign, &stage.twin),
+    ];
+    for ((node, address), packet) in NODES.iter().zip(nodes).zip(packets) {
+        let to = SocketAddr::new(address.parse().unwrap(), stage.tunnel_port);
+        let dropped = || stage.dropped(node, None, "overlay-stranger");
+        let before = dropped();
+        // Said again where the wire was not there yet.
+        eventually("it was dropped as a stranger's", || {
+            socket.send_to(&packet, to).unwrap();
+            (dropped() > before).then_some(())
+        });
+    }
 }
 
 #[test]
@@ -302,28 +346,12 @@ fn a_tunnel_packet_of_a_machine_that_is_no_node_reaches_nobody_also_with_offload
     let stage = Stage::set();
     let machine = stranger(&stage.lab);
     let heard = stage.victims().map(Player::packets);
-    let inner = |from: &Player, to: &Player| {
-        let packet =
-            forge::packet(from.face.v4(), to.face.ip.into(), 17, &forge::datagram((1, 2), b"?"));
-        forge::vxlan(to.network, &packet)
-    };
-    let socket = machine.run(|| std::net::UdpSocket::bind("172.30.0.99:0").unwrap());
-    let ways = [
-        ("node1", "172.30.0.11", inner(&stage.far, &stage.near)),
-        ("node2", "172.30.0.12", inner(&stage.near, &stage.far)),
-        ("node3", "172.30.0.13", inner(&stage.foreign, &stage.twin)),
-    ];
     for with_offloads in [true, false] {
         if !with_offloads {
             stage.switch_offloads_off();
             machine.switch_offloads_off("uplink");
         }
-        for (node, address, packet) in &ways {
-            let dropped = || stage.dropped(node, None, "overlay-stranger");
-            let before = dropped();
-            socket.send_to(packet, (*address, TUNNEL_PORT)).unwrap();
-            eventually("it was dropped as a stranger's", || (dropped() > before).then_some(()));
-        }
+        a_stranger_is_dropped(&stage, &machine, STRANGERS[0], NODES_IPV4);
     }
     heard.iter().for_each(|heard| assert_silence(heard, "row 5"));
 }

@@ -27,8 +27,8 @@ pub(crate) const FAMILIES: [Family; 2] = [|face| face.ip.into(), |face| face.ipv
 
 /// An open connection, with both its ends.
 pub(crate) struct Flow {
-    client: TcpStream,
-    server: TcpStream,
+    pub(crate) client: TcpStream,
+    pub(crate) server: TcpStream,
 }
 
 impl Flow {
