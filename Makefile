@@ -62,7 +62,7 @@ image: setup ## Write the container images to target/images, as archives that ne
 	cargo xtask image
 
 .PHONY: e2e
-e2e: ## Atoll on real Kubernetes: three nodes on this machine, or the cluster of $$E2E_KUBECONFIG
+e2e: ## Atoll on real Kubernetes: three clusters of three nodes on this machine, or the cluster of $$E2E_KUBECONFIG
 	@scripts/e2e
 
 .PHONY: e2e-smoke

@@ -19,13 +19,13 @@ const QUESTIONS: [(&str, &[&str]); 5] = [
 /// Writes it below `target/`, and says where.
 pub(crate) fn keep(stage: &Stage) {
     match try_keep(stage) {
-        Ok(folder) => println!("logs are kept in {}", folder.display()),
-        Err(error) => eprintln!("e2e: the logs could not be kept: {error:#}"),
+        Ok(folder) => stage.tell(&format!("logs are kept in {}", folder.display())),
+        Err(error) => eprintln!("e2e: the logs of {} could not be kept: {error:#}", stage.name()),
     }
 }
 
 fn try_keep(stage: &Stage) -> Result<PathBuf> {
-    let folder = in_tree("target/e2e-logs");
+    let folder = in_tree("target/e2e-logs").join(stage.name());
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (file, question) in QUESTIONS {

@@ -36,7 +36,7 @@ pub(crate) fn apply_as_the_lab(stage: &Stage) -> Result<String> {
 /// Waits until every part of Atoll runs.
 pub(crate) fn await_parts(stage: &Stage) -> Result<()> {
     for part in ["deployment/atoll-controller", "daemonset/atoll-agent"] {
-        let status = ["rollout", "status", "--namespace", NAMESPACE, "--timeout=120s", part];
+        let status = ["rollout", "status", "--namespace", NAMESPACE, "--timeout=240s", part];
         stage.kubectl.run(&status)?;
     }
     Ok(())

@@ -11,9 +11,9 @@ use atoll_realnodes::wait_until;
 use serde_json::Value;
 
 /// A broken network can make kubectl wait for ever; this ends it.
-const LIMIT_SECONDS: &str = "150";
+const LIMIT_SECONDS: &str = "300";
 /// How long the cluster may take to do what it was told, on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The atoll program for one cluster.
 #[derive(Clone, Debug)]
@@ -152,9 +152,14 @@ impl Running {
         Ok(line)
     }
 
+    /// Says that nothing more will be said to it.
+    pub(crate) fn end_input(&mut self) {
+        drop(self.input.take());
+    }
+
     /// Ends its input, and waits for the end that it takes from that.
     pub(crate) fn ended_by_its_input(mut self) -> Result<()> {
-        drop(self.input.take());
+        self.end_input();
         let status = self.child.wait()?;
         ensure!(status.success(), "kubectl ended with {status}");
         Ok(())

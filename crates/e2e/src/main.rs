@@ -1,7 +1,7 @@
 //! `e2e`: Atoll on real Kubernetes, installed the way a user would, and held to its promises.
 //!
-//! By default it makes three real nodes on this machine and removes them at the end; with
-//! `E2E_KUBECONFIG` the same suite runs on any other cluster.
+//! By default it makes three clusters of three real nodes each on this machine and removes them at the
+//! end; with `E2E_KUBECONFIG` the same suite runs on any other cluster.
 
 mod evidence;
 mod install;
@@ -21,6 +21,7 @@ use atoll_types::Label;
 use clap::Parser;
 
 use crate::stage::Stage;
+use crate::suite::Promise;
 
 /// Atoll on real Kubernetes, held to its promises.
 #[derive(Parser)]
@@ -43,7 +44,7 @@ struct Options {
     /// The folder of Kubernetes programs that `real/build` prints.
     #[arg(long, env = "ATOLL_KUBERNETES", required_unless_present = "kubeconfig")]
     kubernetes: Option<PathBuf>,
-    /// The name of the cluster on this machine.
+    /// The name of the first cluster on this machine; others have a number after it.
     #[arg(long, default_value = "e2e")]
     name: Label,
     /// The atoll program that installs; by default the one in the path.
@@ -61,10 +62,10 @@ struct Options {
     /// Only the part that CI runs.
     #[arg(long)]
     smoke: bool,
-    /// Only the promises with these words in their sentence, on a cluster that `--keep` left.
+    /// Only the promises with these words in their sentence, on clusters that `--keep` left.
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
-    /// Only the promise with these words in its sentence and those after it, on such a cluster.
+    /// Only the promise with these words in its sentence and those after it on its cluster.
     #[arg(long, value_name = "WORDS", conflicts_with = "only")]
     from: Option<String>,
     /// Leave everything as it is at the end.
@@ -90,14 +91,16 @@ fn main() -> ExitCode {
 
 /// Whether everything held.
 fn run(options: &Options) -> Result<bool> {
-    let stage = Stage::choose(options)?;
-    let held = suite::run(&stage, options.from.as_deref(), |promise| match &options.only {
+    let stages = Stage::all(options)?;
+    let is_chosen = |promise: &Promise| match &options.only {
         Some(words) => promise.sentence.contains(words),
         None => promise.smoke || !options.smoke,
-    });
-    if !held {
-        evidence::keep(&stage);
-    }
-    let cleared = options.keep || stage.clear();
-    Ok(held && cleared)
+    };
+    Ok(suite::run(&stages, options.from.as_deref(), is_chosen, |stage, held| {
+        if !held {
+            evidence::keep(stage);
+        }
+        let cleared = options.keep || stage.clear();
+        held && cleared
+    }))
 }

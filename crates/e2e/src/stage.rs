@@ -1,17 +1,20 @@
-//! Where the suite runs: on nodes of its own, or on a cluster that somebody gave.
+//! Where the suite runs: on clusters of its own, or on one that somebody gave.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use atoll_realnodes::{Cluster, UpOptions};
+use atoll_types::Label;
 
 use crate::Options;
 use crate::install;
 use crate::kubectl::{Atoll, Kubectl};
 use crate::looks::Looks;
 
+/// How many clusters are made where none was given.
+pub(crate) const CLUSTERS: usize = 3;
 const NODES: u8 = 3;
 /// What the nodes of our own clusters get their podCIDRs from.
 const OWN_PODS: &str = "10.244.0.0/16";
@@ -29,16 +32,26 @@ pub(crate) struct Stage {
     lab_tests: Option<PathBuf>,
     api_away: Duration,
     /// What nodes of our own had before Atoll came to them for the first time.
-    before: OnceCell<Looks>,
+    before: OnceLock<Looks>,
 }
 
 impl Stage {
-    /// Nothing is made yet.
-    pub(crate) fn choose(options: &Options) -> Result<Self> {
+    /// The one that was given, or ours. Nothing is made yet.
+    pub(crate) fn all(options: &Options) -> Result<Vec<Self>> {
         match &options.kubeconfig {
-            Some(kubeconfig) => given(options, kubeconfig),
-            None => own(options),
+            Some(kubeconfig) => Ok(vec![given(options, kubeconfig)?]),
+            None => names(&options.name)?.iter().map(|name| own(options, name)).collect(),
         }
+    }
+
+    /// What its lines and its logs are known by.
+    pub(crate) fn name(&self) -> &str {
+        self.own_cluster().map_or("given", Cluster::name)
+    }
+
+    /// Prints a line that says which cluster it is about.
+    pub(crate) fn tell(&self, line: &str) {
+        println!("{:6} {line}", self.name());
     }
 
     /// Makes our own cluster, with the images on its nodes.
@@ -114,25 +127,34 @@ impl Stage {
     /// Removes what the suite made; says what it could not.
     pub(crate) fn clear(&self) -> bool {
         let cleared = match &self.own {
-            Some((cluster, _)) => take_down(cluster),
+            Some((cluster, _)) => self.take_down(cluster),
             None => install::remove(self),
         };
-        cleared.inspect_err(|error| eprintln!("e2e: not all was removed: {error:#}")).is_ok()
+        let name = self.name();
+        cleared
+            .inspect_err(|error| eprintln!("e2e: not all of {name} was removed: {error:#}"))
+            .is_ok()
+    }
+
+    /// Down means that nothing is left, wherever one looks.
+    fn take_down(&self, cluster: &Cluster) -> Result<()> {
+        cluster.down()?;
+        let left = cluster.traces();
+        ensure!(left.is_empty(), "{}", left.join(", "));
+        self.tell("the cluster is down, and nothing is left of it");
+        Ok(())
     }
 }
 
-/// Down means that nothing is left, wherever one looks.
-fn take_down(cluster: &Cluster) -> Result<()> {
-    cluster.down()?;
-    let left = cluster.traces();
-    ensure!(left.is_empty(), "{}", left.join(", "));
-    println!("the cluster is down, and nothing is left of it");
-    Ok(())
+/// The first has the name itself.
+fn names(first: &Label) -> Result<Vec<Label>> {
+    let others = (2..=CLUSTERS).map(|number| Ok(format!("{first}-{number}").parse()?));
+    std::iter::once(Ok(first.clone())).chain(others).collect()
 }
 
-fn own(options: &Options) -> Result<Stage> {
+fn own(options: &Options, name: &Label) -> Result<Stage> {
     let kubernetes = options.kubernetes.clone().context("give --kubernetes")?;
-    let cluster = Cluster::named(&options.name);
+    let cluster = Cluster::named(name);
     let kubectl = Kubectl::new(kubernetes.join("kubectl"), cluster.kubeconfig());
     let (host, port) = cluster.api_endpoint();
     let up = UpOptions { nodes: NODES, port: 0, kubernetes };
@@ -172,7 +194,7 @@ fn stage(
         helm,
         lab_tests,
         api_away,
-        before: OnceCell::new(),
+        before: OnceLock::new(),
     }
 }
 

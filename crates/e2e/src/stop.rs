@@ -3,7 +3,7 @@
 
 use std::process::ExitStatus;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
@@ -20,7 +20,7 @@ pub(crate) fn attend(options: &Options) -> Result<bool> {
         Ended::Done(status) if matches!(status.code(), Some(0 | 1)) => Ok(status.success()),
         Ended::Done(status) => {
             eprintln!("e2e: the suite ended with {status}");
-            evidence::keep(&Stage::choose(options)?);
+            Stage::all(options)?.iter().for_each(evidence::keep);
             clean_up(options)?;
             Ok(false)
         }
@@ -65,6 +65,8 @@ async fn stop(mut work: Child, name: &'static str) -> Result<Ended> {
 }
 
 fn clean_up(options: &Options) -> Result<()> {
-    let kept = options.keep || Stage::choose(options)?.clear();
-    if kept { Ok(()) } else { bail!("not everything could be removed") }
+    let cleared = |stage: &Stage| options.keep || stage.clear();
+    let left = Stage::all(options)?.iter().filter(|stage| !cleared(stage)).count();
+    ensure!(left == 0, "not everything could be removed");
+    Ok(())
 }

@@ -1,5 +1,8 @@
-//! The promises, in order. Each is a sentence; the first that does not hold ends the run, because
-//! those after it build on it.
+//! The promises, in order. Each is a sentence; the first that does not hold ends the run on its
+//! cluster, because those after it build on it.
+//!
+//! Clusters of our own are three, and their promises are tried at the same time. Those of one build on
+//! nothing that happened on another.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -11,7 +14,7 @@ use crate::scenarios::{
     plain, plain_ports, plain_services, power, probes, reach, restored, services, upgraded, users,
     workloads,
 };
-use crate::stage::Stage;
+use crate::stage::{CLUSTERS, Stage};
 
 /// A sentence, and how it is tried.
 pub(crate) struct Promise {
@@ -21,10 +24,12 @@ pub(crate) struct Promise {
     lacks: fn(&Stage) -> Option<&'static str>,
     /// Whether it is in the part that CI runs.
     pub(crate) smoke: bool,
+    /// Whether no other cluster is there meanwhile.
+    alone: bool,
 }
 
 const fn promise(sentence: &'static str, check: fn(&Stage) -> Result<()>) -> Promise {
-    Promise { sentence, check, lacks: |_| None, smoke: false }
+    Promise { sentence, check, lacks: |_| None, smoke: false, alone: false }
 }
 
 impl Promise {
@@ -57,16 +62,26 @@ impl Promise {
     const fn smoke(self) -> Self {
         Promise { smoke: true, ..self }
     }
+
+    /// It comes before any other cluster does: all others need it, or it takes the time of something.
+    const fn alone(self) -> Self {
+        Promise { alone: true, ..self }
+    }
 }
 
+/// Those of the first cluster, or of one that was given.
 const PROMISES: &[Promise] = &[
-    promise("a released Kubernetes is up, without a network", Stage::raise).on_own_nodes().smoke(),
+    promise("a released Kubernetes is up, without a network", Stage::raise)
+        .on_own_nodes()
+        .smoke()
+        .alone(),
     promise(
         "nodes become ready once Atoll is installed, and installing again changes nothing",
         nodes::become_ready,
     )
-    .smoke(),
-    promise("a node is ready within ten seconds of its agent's pod", nodes::in_time),
+    .smoke()
+    .alone(),
+    promise("a node is ready within ten seconds of its agent's pod", nodes::in_time).alone(),
     promise("the controller has no powers, the agent only what it needs", nodes::least_privilege)
         .smoke(),
     promise(
@@ -202,12 +217,25 @@ const PROMISES: &[Promise] = &[
     promise("deleted tenants leave no port and no claim behind", reach::nothing_is_left).smoke(),
     promise("uninstalling leaves tenants by choice, and else nothing", leaving::nothing_stays)
         .smoke(),
+];
+
+/// Those of the second: Atoll comes and goes in several ways.
+const SECOND: &[Promise] = &[
+    promise("a second Kubernetes is up beside it", Stage::raise).on_own_nodes(),
     promise("installed and removed, nodes are as before", leaving::nodes_are_as_before)
         .on_own_nodes(),
     promise("a release of the chart comes and goes, and nothing stays", by_others::by_helm)
         .with_helm(),
     promise("the manifests come and go, and nothing stays", by_others::by_manifests),
-    promise("the tests of the lab that need no lab hold here", lab::tests_hold).on_own_nodes(),
+    promise("half of the tests of the lab that need no lab hold here", lab::one_half_holds)
+        .on_own_nodes(),
+];
+
+/// Those of the third: at its end it has another network, too.
+const THIRD: &[Promise] = &[
+    promise("a third Kubernetes is up beside both", Stage::raise).on_own_nodes(),
+    promise("the other half of the tests of the lab holds, too", lab::other_half_holds)
+        .on_own_nodes(),
     promise(
         "beside another network, pods and packets of that one stay as they are",
         beside::comes_beside,
@@ -216,39 +244,87 @@ const PROMISES: &[Promise] = &[
     promise("and stay so when Atoll goes", beside::goes_again).on_own_nodes(),
 ];
 
+/// For each cluster its own.
+const LISTS: [&[Promise]; CLUSTERS] = [PROMISES, SECOND, THIRD];
+
+/// The promises of each list that are to be tried.
+type Chosen = [Vec<&'static Promise>; CLUSTERS];
+/// What is to be tried on one cluster.
+type Part<'a> = (&'a Stage, Vec<&'static Promise>);
+
 /// Whether every promise held that was chosen and could be tried, from the one with the words `from`
-/// on. Where none was chosen, none held.
-pub(crate) fn run(stage: &Stage, from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> bool {
+/// on. Where none was chosen, none held. As soon as nothing more is to be tried on a cluster, `finish`
+/// is told whether all held there, and says whether it is content.
+pub(crate) fn run(
+    stages: &[Stage],
+    from: Option<&str>,
+    is_chosen: impl Fn(&Promise) -> bool,
+    finish: impl Fn(&Stage, bool) -> bool + Sync,
+) -> bool {
     let began = Instant::now();
-    let chosen = chosen(from, is_chosen);
-    let held = !chosen.is_empty() && chosen.iter().all(|promise| holds(stage, promise));
-    let verdict = match (held, chosen.len()) {
-        (true, _) => "every promise that was tried held",
-        (false, 0) => "no promise has these words",
-        (false, _) => "a promise did not hold",
+    let held = at_once(&parts(stages, chosen(from, is_chosen)), &finish);
+    let verdict = match held {
+        None => "no promise has these words",
+        Some(true) => "every promise that was tried held",
+        Some(false) => "not everything was as promised",
     };
     println!("\n{verdict}, after {:.0} s", began.elapsed().as_secs_f32());
-    held
+    held == Some(true)
 }
 
-fn chosen(from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> Vec<&'static Promise> {
+fn chosen(from: Option<&str>, is_chosen: impl Fn(&Promise) -> bool) -> Chosen {
     let is_before = |promise: &&Promise| !promise.sentence.contains(from.unwrap_or_default());
-    PROMISES.iter().skip_while(is_before).filter(|promise| is_chosen(promise)).collect()
+    LISTS.map(|all| all.iter().skip_while(is_before).filter(|promise| is_chosen(promise)).collect())
+}
+
+/// A part for each cluster with something to try. Where there is one cluster, all is tried on it.
+fn parts(stages: &[Stage], chosen: Chosen) -> Vec<Part<'_>> {
+    let promises = match stages {
+        [_] => vec![chosen.concat()],
+        _ => chosen.into(),
+    };
+    let parts = stages.iter().zip(promises);
+    parts.filter(|(_, promises)| !promises.is_empty()).collect()
+}
+
+/// Whether all parts went well. They are tried at once, but for what the first tries alone; where that
+/// does not hold, the others do not begin.
+fn at_once<'a>(
+    parts: &'a [Part<'a>],
+    finish: &(impl Fn(&Stage, bool) -> bool + Sync),
+) -> Option<bool> {
+    let ((stage, promises), others) = parts.split_first()?;
+    let (alone, rest) = promises.split_at(promises.partition_point(|promise| promise.alone));
+    let ready = all_hold(stage, alone);
+    let others = if ready { others } else { &[] };
+    std::thread::scope(|scope| {
+        let begin = |(stage, promises): &'a Part<'a>| {
+            scope.spawn(|| finish(stage, all_hold(stage, promises)))
+        };
+        let others: Vec<_> = others.iter().map(begin).collect();
+        let first = finish(stage, ready && all_hold(stage, rest));
+        let others = others.into_iter().map(|other| other.join().unwrap_or(false));
+        Some(others.fold(first, |all, one| all && one))
+    })
+}
+
+fn all_hold(stage: &Stage, promises: &[&Promise]) -> bool {
+    promises.iter().all(|promise| holds(stage, promise))
 }
 
 fn holds(stage: &Stage, promise: &Promise) -> bool {
     let Promise { sentence, check, lacks, .. } = promise;
     if let Some(what) = lacks(stage) {
-        println!("skip {sentence} (this cluster lacks {what})");
+        stage.tell(&format!("skip {sentence} (this cluster lacks {what})"));
         return true;
     }
-    println!("     … {sentence}");
+    stage.tell(&format!("     … {sentence}"));
     let began = Instant::now();
     let outcome = tried(|| check(stage));
     let took = began.elapsed().as_secs_f32();
     match &outcome {
-        Ok(()) => println!("ok   {sentence} ({took:.1} s)"),
-        Err(error) => println!("FAIL {sentence} ({took:.1} s)\n     {error:#}"),
+        Ok(()) => stage.tell(&format!("ok   {sentence} ({took:.1} s)")),
+        Err(error) => stage.tell(&format!("FAIL {sentence} ({took:.1} s)\n     {error:#}")),
     }
     outcome.is_ok()
 }
@@ -265,7 +341,14 @@ fn tried(check: impl FnOnce() -> Result<()>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    use anyhow::ensure;
+    use clap::Parser;
+
     use super::*;
+    use crate::Options;
 
     #[test]
     fn a_try_that_panics_has_failed_and_says_with_what() {
@@ -278,19 +361,86 @@ mod tests {
 
     #[test]
     fn a_suite_goes_on_from_the_promise_that_is_named_and_from_nowhere_else() {
-        let all = chosen(None, |_| true);
-        let rest = chosen(Some("port-forward"), |_| true);
-        assert_eq!(all.len(), PROMISES.len());
-        assert!(rest.len() < all.len());
+        let from = |words| chosen(words, |_| true);
+        assert_eq!(from(None).map(|list| list.len()), LISTS.map(<[_]>::len));
+        let [rest, second, third] = from(Some("port-forward"));
+        assert!(rest.len() < PROMISES.len() && second.is_empty() && third.is_empty());
         assert_eq!(rest[0].sentence, "port-forward leads into the pod");
-        assert!(chosen(Some("pigs fly"), |_| true).is_empty());
+        assert_eq!(from(Some("beside another network")).map(|list| list.len()), [0, 0, 2]);
+        assert!(from(Some("pigs fly")).concat().is_empty());
     }
 
     #[test]
     fn the_smoke_part_begins_with_a_cluster_and_ends_without_atoll() {
-        let smoke = chosen(None, |promise| promise.smoke);
+        let [smoke, second, third] = chosen(None, |promise| promise.smoke);
         assert_eq!(smoke[0].sentence, "a released Kubernetes is up, without a network");
         assert!(smoke[smoke.len() - 1].sentence.starts_with("uninstalling"));
-        assert!(smoke.len() < PROMISES.len());
+        assert!(smoke.len() < PROMISES.len() && second.is_empty() && third.is_empty());
+    }
+
+    #[test]
+    fn what_is_tried_alone_comes_first() {
+        let begin = PROMISES.partition_point(|promise| promise.alone);
+        assert!(PROMISES[..begin].iter().any(|promise| promise.sentence.contains("ten seconds")));
+        let others = PROMISES[begin..].iter().chain(SECOND).chain(THIRD);
+        assert!(others.into_iter().all(|promise| !promise.alone));
+    }
+
+    fn stages(words: &[&str]) -> Vec<Stage> {
+        let words = [&["e2e", "--name", "never-was"], words].concat();
+        Stage::all(&Options::parse_from(words)).unwrap()
+    }
+
+    #[test]
+    fn each_of_our_clusters_has_its_own_promises_and_one_that_was_given_has_all() {
+        let sizes = |stages: &[Stage], chosen| {
+            parts(stages, chosen).iter().map(|(_, promises)| promises.len()).collect::<Vec<_>>()
+        };
+        let ours = stages(&["--kubernetes=/nowhere"]);
+        let all = LISTS.map(<[_]>::len);
+        assert_eq!(sizes(&ours, chosen(None, |_| true)), all);
+        let smoke = parts(&ours, chosen(None, |promise| promise.smoke));
+        assert_eq!(smoke.len(), 1, "other clusters have nothing to do");
+        let given = stages(&["--kubeconfig=/nowhere"]);
+        assert_eq!(sizes(&given, chosen(None, |_| true)), [all.iter().sum::<usize>()]);
+    }
+
+    static THERE: Mutex<usize> = Mutex::new(0);
+    static COMING: Condvar = Condvar::new();
+    /// Waits for whoever tries it on the other cluster.
+    static TOGETHER: Promise = promise("two meet", |_| {
+        let mut there = THERE.lock().unwrap();
+        *there += 1;
+        COMING.notify_all();
+        let patience = Duration::from_secs(60);
+        let (there, waited) =
+            COMING.wait_timeout_while(there, patience, |there| *there < 2).unwrap();
+        ensure!(!waited.timed_out(), "only {there} came");
+        Ok(())
+    });
+    static HELD: Promise = promise("it holds", |_| Ok(())).alone();
+    static BROKEN: Promise = promise("it does not", |_| Err(anyhow!("no")));
+    static BROKEN_ALONE: Promise = promise("it does not at first", |_| Err(anyhow!("no"))).alone();
+
+    /// What came of it, and what was said at the end of each cluster, whichever ended first.
+    fn outcome(promises: [&[&'static Promise]; 2]) -> (Option<bool>, Vec<bool>) {
+        let stages = stages(&["--kubernetes=/nowhere"]);
+        let parts: Vec<_> = stages.iter().zip(promises.map(Vec::from)).collect();
+        let said = Mutex::new(Vec::new());
+        let content = at_once(&parts, &|stage, held| {
+            said.lock().unwrap().push((stage.name().to_owned(), held));
+            held
+        });
+        let mut said = said.into_inner().unwrap();
+        said.sort();
+        (content, said.into_iter().map(|(_, held)| held).collect())
+    }
+
+    #[test]
+    fn clusters_are_tried_at_once_and_each_has_its_own_end() {
+        assert_eq!(outcome([&[&HELD, &TOGETHER], &[&TOGETHER]]), (Some(true), vec![true, true]));
+        assert_eq!(outcome([&[&HELD, &BROKEN], &[&HELD]]), (Some(false), vec![false, true]));
+        assert_eq!(outcome([&[&HELD], &[&BROKEN, &HELD]]), (Some(false), vec![true, false]));
+        assert_eq!(outcome([&[&BROKEN_ALONE, &HELD], &[&HELD]]), (Some(false), vec![false]));
     }
 }

@@ -16,6 +16,9 @@ use crate::patience::wait_until;
 /// How long the kernel may take to let go of a group whose processes have ended.
 const RELEASE: Duration = Duration::from_secs(30);
 
+/// What a node weighs among the processes of its machine, of which one weighs 1024.
+const SHARES_OF_A_NODE: usize = 2048;
+
 /// What the group of a cluster is called in every hierarchy.
 pub(crate) fn name(home: &Home) -> String {
     format!("atoll-real-{}", home.name())
@@ -108,7 +111,19 @@ pub(crate) fn create(home: &Home, nodes: &[Node]) -> Result<()> {
     fs::write(home.cgroups(), list.join("\n"))?;
     for group in groups {
         make_group(&group)?;
+        weigh(&group, nodes.len())?;
         nodes.iter().try_for_each(|node| make_group(&group.join(node.to_string())))?;
+    }
+    Ok(())
+}
+
+/// Gives a cluster its part of a busy machine. A group weighs as much as one process beside it, and
+/// a cluster has some hundred: it would stand still while others build.
+fn weigh(group: &Path, nodes: usize) -> Result<()> {
+    let file = group.join("cpu.shares");
+    if file.exists() {
+        fs::write(&file, (SHARES_OF_A_NODE * nodes).to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
@@ -213,6 +228,17 @@ mod tests {
                 ("none,name=systemd", "/sys/fs/cgroup/systemd/"),
             ]
         );
+    }
+
+    #[test]
+    fn a_cluster_weighs_more_than_one_process_where_processes_are_weighed() {
+        let folder = tempfile::tempdir().unwrap();
+        weigh(folder.path(), 3).unwrap();
+        assert!(!folder.path().join("cpu.shares").exists(), "this hierarchy weighs nothing");
+        fs::write(folder.path().join("cpu.shares"), "1024").unwrap();
+        weigh(folder.path(), 3).unwrap();
+        let weight = fs::read_to_string(folder.path().join("cpu.shares")).unwrap();
+        assert_eq!(weight, (3 * SHARES_OF_A_NODE).to_string());
     }
 
     #[test]

@@ -48,7 +48,10 @@ pub(crate) fn up(home: &Home, options: &UpOptions) -> Result<()> {
 
 fn make(home: &Home, options: &UpOptions, listener: TcpListener, port: u16) -> Result<()> {
     let began = Instant::now();
-    let step = |what: &str| eprintln!("[{:5.1} s] {what}", began.elapsed().as_secs_f32());
+    let name = home.name().as_str();
+    let step = |what: &str| {
+        eprintln!("{name:6} [{:5.1} s] {what}", began.elapsed().as_secs_f32());
+    };
     step("namespaces, links, control groups and certificates");
     prepare(home, options, port)?;
     step("etcd and the API server");

@@ -17,7 +17,7 @@ struct Tally {
 
 /// Across nodes and on one node, while every agent is deleted and comes back.
 pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
-    let mut flows = [flow(stage, "10.0.0.6", 45)?, flow(stage, "10.0.0.7", 45)?];
+    let mut flows = [flow(stage, "10.0.0.6")?, flow(stage, "10.0.0.7")?];
     let before = agents(stage)?;
     let select = "--selector=app.kubernetes.io/component=agent";
     stage.kubectl.run(&["delete", "pods", "--namespace", NAMESPACE, select])?;
@@ -27,34 +27,34 @@ pub(crate) fn deleted_under_traffic(stage: &Stage) -> Result<()> {
     went_on(&mut flows)
 }
 
-/// Not one packet was lost, and there were packets until now.
+/// Ends the traffic. Not one packet was lost, and there were packets until now.
 pub(crate) fn went_on(flows: &mut [Running]) -> Result<()> {
     for flow in &mut *flows {
         ensure!(!flow.has_ended()?, "the traffic ended too early: it proves nothing");
+        flow.end_input();
     }
-    flows.iter_mut().try_for_each(whole)
+    flows.iter_mut().try_for_each(|flow| nothing_was_lost(&flow.line()?))
 }
 
-/// Datagrams from acme/web, for so many seconds.
-pub(crate) fn flow(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
-    flow_over(stage, &["--udp", server, "--under-way", "64"], seconds)
+/// Datagrams from acme/web, until its input ends.
+pub(crate) fn flow(stage: &Stage, server: &str) -> Result<Running> {
+    flow_from(stage, ("acme", "web"), &["--udp", server, "--under-way", "64"])
 }
 
 /// The same in one connection.
-pub(crate) fn stream(stage: &Stage, server: &str, seconds: u64) -> Result<Running> {
-    flow_over(stage, &["--tcp", server], seconds)
+pub(crate) fn stream(stage: &Stage, server: &str) -> Result<Running> {
+    flow_from(stage, ("acme", "web"), &["--tcp", server])
 }
 
-fn flow_over(stage: &Stage, how: &[&str], seconds: u64) -> Result<Running> {
-    let seconds = seconds.to_string();
-    let inside = ["exec", "--namespace", "acme", "web", "--", "atoll", "toolbox", "flow"];
-    let pace = ["--rate", "200", "--seconds", &seconds];
-    stage.kubectl.start(&[&inside[..], how, &pace[..]].concat())
-}
-
-/// Waits for its end; not one packet was lost.
-pub(crate) fn whole(flow: &mut Running) -> Result<()> {
-    nothing_was_lost(&flow.line()?)
+/// Traffic from any pod, until its input ends, and for long enough to say something.
+pub(crate) fn flow_from(
+    stage: &Stage,
+    (namespace, pod): (&str, &str),
+    how: &[&str],
+) -> Result<Running> {
+    let inside = ["exec", "--stdin", "--namespace", namespace, pod, "--"];
+    let flow = ["atoll", "toolbox", "flow", "--rate", "200", "--seconds", "20", "--until-eof"];
+    stage.kubectl.start(&[&inside[..], &flow[..], how].concat())
 }
 
 /// Reads what a flow says at its end.

@@ -20,8 +20,6 @@ const NAMESPACE: &str = "elsewhere";
 const BEFORE: [(&str, usize); 3] = [("old", 0), ("older", 0), ("oldest", 1)];
 const DURING: [(&str, usize); 1] = [("newcomer", 0)];
 const AFTER: [(&str, usize); 1] = [("late", 1)];
-/// How long the pods of the other network talk while Atoll comes, and again while it goes.
-const TALK_SECONDS: &str = "90";
 
 /// What a node has of the other network.
 #[derive(Debug, PartialEq)]
@@ -98,9 +96,7 @@ fn looks(stage: &Stage, cluster: &Cluster) -> Result<Vec<Look>> {
 fn talks(stage: &Stage) -> Result<[Running; 2]> {
     let talk = |server: &str| {
         let server = address(stage, server)?.to_string();
-        let inside = ["exec", "--namespace", NAMESPACE, "old", "--", "atoll", "toolbox", "flow"];
-        let how = ["--udp", &server, "--rate", "200", "--under-way", "64", "--seconds"];
-        stage.kubectl.start(&[&inside[..], &how[..], &[TALK_SECONDS]].concat())
+        agents::flow_from(stage, (NAMESPACE, "old"), &["--udp", &server, "--under-way", "64"])
     };
     Ok([talk("older")?, talk("oldest")?])
 }

@@ -49,13 +49,13 @@ fn bring_chart(stage: &Stage) -> Result<()> {
         let (host, port) = (format!("apiServer.host={host}"), format!("apiServer.port={port}"));
         ["--set".to_owned(), host, "--set".to_owned(), port]
     });
-    let install = ["install", RELEASE, &chart, "--wait", "--timeout=3m"].map(str::to_owned);
+    let install = ["install", RELEASE, &chart, "--wait", "--timeout=5m"].map(str::to_owned);
     helm(stage, &install.into_iter().chain(settings).collect::<Vec<_>>())
 }
 
 /// helm leaves the definitions.
 fn take_chart_away(stage: &Stage) -> Result<()> {
-    helm(stage, &["uninstall", RELEASE, "--wait", "--timeout=3m"].map(str::to_owned))?;
+    helm(stage, &["uninstall", RELEASE, "--wait", "--timeout=5m"].map(str::to_owned))?;
     delete(stage, "-f", "deploy/crds")
 }
 
@@ -93,7 +93,7 @@ fn clear_nodes(stage: &Stage) -> Result<()> {
     let kubectl = |arguments: &[&str]| stage.kubectl.run(arguments);
     kubectl(&["delete", "daemonset", "--namespace", NAMESPACE, "atoll-agent"])?;
     kubectl(&["apply", "-f", &remover])?;
-    let cleared = ["rollout", "status", "--timeout=120s", "daemonset/atoll-remover"];
+    let cleared = ["rollout", "status", "--timeout=240s", "daemonset/atoll-remover"];
     kubectl(&[&cleared[..], &["--namespace", NAMESPACE]].concat())?;
     kubectl(&["delete", "-f", &remover]).map(drop)
 }

@@ -15,14 +15,24 @@ use crate::stage::{Stage, archive};
 const PAGE: &str =
     include_str!("../../../../docs/adr/0051-the-tests-of-the-lab-run-on-real-nodes-as-they-are.md");
 
+/// Every second test.
+pub(crate) fn one_half_holds(stage: &Stage) -> Result<()> {
+    half_holds(stage, 0)
+}
+
+/// And every test between those.
+pub(crate) fn other_half_holds(stage: &Stage) -> Result<()> {
+    half_holds(stage, 1)
+}
+
 /// Installed anew, because the cluster is without Atoll here and is to be afterwards.
-pub(crate) fn tests_hold(stage: &Stage) -> Result<()> {
+fn half_holds(stage: &Stage, first: usize) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours")?;
     let program = stage.lab_tests().context("give --lab-tests")?;
-    let chosen = chosen(&listed(program)?, &excused(PAGE))?;
+    let chosen = half(chosen(&listed(program)?, &excused(PAGE))?, first);
     cluster.load(&archive("tools"))?;
     install::apply_as_the_lab(stage)?;
-    let passed = run(program, cluster.name(), &chosen)?;
+    let passed = run(stage, program, &chosen)?;
     ensure!(passed == chosen.len(), "{passed} of {} tests of the lab passed", chosen.len());
     stage.atoll(&["uninstall", "--purge"]).map(drop)
 }
@@ -49,17 +59,23 @@ fn chosen(listed: &BTreeSet<String>, excused: &BTreeSet<String>) -> Result<Vec<S
     Ok(listed.difference(excused).cloned().collect())
 }
 
+/// Neighbours are about the same and take as long, so that each half has one of them.
+fn half(all: Vec<String>, first: usize) -> Vec<String> {
+    all.into_iter().skip(first).step_by(2).collect()
+}
+
 /// One after the other, because there is one cluster. Gives how many passed, and shows the rest.
-fn run(program: &Path, cluster: &str, chosen: &[String]) -> Result<usize> {
+fn run(stage: &Stage, program: &Path, chosen: &[String]) -> Result<usize> {
     let mut tests = Command::new(program);
-    tests.args(["--exact", "--test-threads=1"]).args(chosen).env("ATOLL_TEST_CLUSTER", cluster);
+    tests.args(["--exact", "--test-threads=1"]).args(chosen);
+    tests.env("ATOLL_TEST_CLUSTER", stage.name());
     let mut child = tests.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let child = child.as_mut().map_err(|error| anyhow::anyhow!("cannot run the tests: {error}"))?;
     let lines = BufReader::new(child.stdout.take().context("the tests say nothing")?).lines();
     let mut passed = 0;
     for line in lines {
         let line = line?;
-        println!("     {line}");
+        stage.tell(&format!("     {line}"));
         passed += usize::from(line.starts_with("test ") && line.ends_with(" ok"));
     }
     child.wait()?;
@@ -82,6 +98,13 @@ mod tests {
         let listed = set(&["a::new", "a::one", "a::two"]);
         assert_eq!(chosen(&listed, &excused(page)).unwrap(), ["a::new"]);
         assert!(chosen(&set(&["a::one"]), &excused(page)).is_err());
+    }
+
+    #[test]
+    fn each_test_is_in_one_half() {
+        let all = || ["a", "b", "c"].map(str::to_owned).to_vec();
+        assert_eq!(half(all(), 0), ["a", "c"]);
+        assert_eq!(half(all(), 1), ["b"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const BURST_PATIENCE: Duration = Duration::from_secs(900);
 /// refuses pods of tenants, and whoever makes them tries again. Packets need none of them, on a node
 /// and across.
 pub(crate) fn controllers_are_killed(stage: &Stage) -> Result<()> {
-    let mut flows = [agents::flow(stage, "10.0.0.6", 75)?, agents::flow(stage, "10.0.0.7", 75)?];
+    let mut flows = [agents::flow(stage, "10.0.0.6")?, agents::flow(stage, "10.0.0.7")?];
     let select = "--selector=app.kubernetes.io/component=controller";
     let kill = ["delete", "pods", "--namespace", NAMESPACE, "--grace-period=0", "--force", select];
     stage.kubectl.run(&kill)?;
@@ -34,11 +34,11 @@ pub(crate) fn controllers_are_killed(stage: &Stage) -> Result<()> {
 pub(crate) fn runtime_is_started_again(stage: &Stage) -> Result<()> {
     let cluster = stage.own_cluster().context("these nodes are not ours")?;
     let node: Node = "node2".parse()?;
-    let mut flow = agents::flow(stage, "10.0.0.6", 20)?;
+    let mut flows = [agents::flow(stage, "10.0.0.6")?];
     let killed = cluster.on_node(node, "sh")?.args(["-c", "kill $(pidof containerd)"]).status()?;
     ensure!(killed.success(), "containerd was not there");
     starts_a_pod(stage, "after-runtime")?;
-    agents::whole(&mut flow)
+    agents::went_on(&mut flows).context("while a runtime was started again")
 }
 
 /// Many come and go at once, and none leaves a port, a claim or an interface.
@@ -96,7 +96,7 @@ pub(crate) fn node_is_drained(stage: &Stage) -> Result<()> {
     let queue = ["pod", "--namespace=acme", "queue-0"];
     let before = stage.kubectl.get(&queue)?;
     let node = before["spec"]["nodeName"].as_str().context("queue-0 is on no node")?;
-    let drain = ["drain", node, "--ignore-daemonsets", "--force", "--timeout=140s"];
+    let drain = ["drain", node, "--ignore-daemonsets", "--force", "--timeout=280s"];
     stage.kubectl.run(&drain)?;
     let moved = are_elsewhere(stage, node);
     let after = stage.kubectl.get(&queue);

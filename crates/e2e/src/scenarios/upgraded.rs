@@ -10,8 +10,6 @@ use crate::stage::Stage;
 
 const IMAGE: &str = "atoll.dev/atoll:0.1.0";
 const NEXT: &str = "atoll.dev/atoll:next";
-/// Longer than an upgrade takes on a busy machine.
-const TALK_SECONDS: u64 = 90;
 
 /// Datagrams across nodes and on one, and a connection through a service, while controllers and
 /// agents are replaced; then back to the version before.
@@ -19,9 +17,9 @@ pub(crate) fn under_traffic(stage: &Stage) -> Result<()> {
     name_the_next(stage)?;
     let service = format!("{}:{}", std::net::IpAddr::from(services::VIP), services::PORT);
     let mut flows = [
-        agents::flow(stage, "10.0.0.6", TALK_SECONDS)?,
-        agents::flow(stage, "10.0.0.7", TALK_SECONDS)?,
-        agents::stream(stage, &service, TALK_SECONDS)?,
+        agents::flow(stage, "10.0.0.6")?,
+        agents::flow(stage, "10.0.0.7")?,
+        agents::stream(stage, &service)?,
     ];
     runs(stage, IMAGE)?;
     let said = stage.atoll(&["upgrade", "--image", NEXT])?;

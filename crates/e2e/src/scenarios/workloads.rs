@@ -17,10 +17,10 @@ const TENANT: &str = "acme";
 /// A Deployment with its Service, a StatefulSet with a headless one, and a Job.
 pub(crate) fn run_unchanged(stage: &Stage) -> Result<()> {
     stage.kubectl.apply(MANIFESTS)?;
-    let rollout = |what| ["rollout", "status", "--namespace", TENANT, "--timeout=120s", what];
+    let rollout = |what| ["rollout", "status", "--namespace", TENANT, "--timeout=240s", what];
     stage.kubectl.run(&rollout("deployment/shop"))?;
     stage.kubectl.run(&rollout("statefulset/queue"))?;
-    let job = ["wait", "--namespace", TENANT, "--timeout=120s", "--for=condition=Complete"];
+    let job = ["wait", "--namespace", TENANT, "--timeout=240s", "--for=condition=Complete"];
     stage.kubectl.run(&[&job[..], &["job/greeting"]].concat())?;
     let pods = of_app(stage, "shop")?;
     ensure!(pods.len() == 2, "the deployment has {} pods", pods.len());
