@@ -1,6 +1,7 @@
 //! Processes of a measurement: on a CPU of their own choice, ahead of everything else, and gone
 //! with their value.
 
+use std::ffi::OsStr;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -35,6 +36,13 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A command whose process ends with the thread that starts it, and so however this program ends.
+pub(crate) fn tied(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
 }
 
 /// Nanoseconds of CPU that the threads of a process, and of those that it started, have had.

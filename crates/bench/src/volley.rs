@@ -16,6 +16,8 @@ use atoll_testkit::Namespace;
 
 /// Between two datagrams.
 const BEAT: Duration = Duration::from_millis(2);
+/// How often one who answers, and is asked nothing, looks whether it is over.
+const AT_EASE: Duration = Duration::from_millis(50);
 /// What is answered later than this was not answered.
 const LATE: Duration = Duration::from_millis(300);
 /// So many answers alike, one after the other, are no chance.
@@ -70,10 +72,16 @@ impl Drop for Going {
 impl Volley {
     /// Sends to `target` from inside a namespace.
     pub(crate) fn start(namespace: &Namespace, target: SocketAddr) -> Self {
+        Volley::in_turns(namespace, vec![target])
+    }
+
+    /// Sends to each target in its turn, from inside a namespace.
+    pub(crate) fn in_turns(namespace: &Namespace, targets: Vec<SocketAddr>) -> Self {
         let landed = Arc::new(Mutex::new(vec![]));
         let (notes, mut flying, mut due) = (landed.clone(), VecDeque::new(), Instant::now());
+        let mut targets = targets.into_iter().cycle();
         let firing = Going::start(namespace, move || {
-            flying.push_back((Instant::now(), send(target)));
+            flying.push_back((Instant::now(), targets.next().and_then(send)));
             while flying.front().is_some_and(|(sent, _)| sent.elapsed() > LATE) {
                 lock(&notes).extend(flying.pop_front().map(land));
             }
@@ -145,7 +153,7 @@ impl Answers {
     ) -> Result<Self> {
         let socket = namespace.run(|| UdpSocket::bind(("0.0.0.0", port)));
         let socket = socket.with_context(|| format!("cannot answer at port {port}"))?;
-        socket.set_read_timeout(Some(BEAT))?;
+        socket.set_read_timeout(Some(AT_EASE))?;
         let mut question = [0; 16];
         let answering = Going::start(namespace, move || {
             if let Ok((_, from)) = socket.recv_from(&mut question) {
@@ -183,6 +191,22 @@ mod tests {
         let all = shots(begun, &[(Some(1), 3), (None, ENOUGH)]);
         assert_eq!(settled(&all, begun, &|it| it.is_none()), Some(begun + BEAT * 3));
         assert_eq!(settled(&all, begun, &|it| it.is_some()), None);
+    }
+
+    #[test]
+    fn every_target_has_its_turn() {
+        let namespace = Namespace::new();
+        let _answers =
+            [(7, b'a'), (8, b'b')].map(|(port, it)| Answers::start(&namespace, port, move |_| it));
+        let targets = [7, 8, 9].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let volley = Volley::in_turns(&namespace, targets.into());
+        for word in [Some(b'a'), Some(b'b'), None] {
+            let start = Instant::now();
+            while !lock(&volley.landed).iter().any(|shot| shot.answer == word) {
+                assert!(start.elapsed() < PATIENCE, "nobody said {word:?}");
+                thread::sleep(BEAT);
+            }
+        }
     }
 
     #[test]

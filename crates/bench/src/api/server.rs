@@ -36,10 +36,10 @@ impl Server {
         Server::start(command, Some(folder))
     }
 
-    /// A real one that writes to disk as ours does.
+    /// A real one that writes to disk as ours does, and is followed by nobody else.
     pub(crate) fn real() -> Result<Server> {
         let mut command = Command::new("real/with-api");
-        command.args(["bash", "-c", HOLD]).env("WITH_API_DURABLE", "1");
+        command.args(["bash", "-c", HOLD]).env("WITH_API_MEASURED", "1");
         Server::start(command, None)
     }
 

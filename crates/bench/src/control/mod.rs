@@ -44,10 +44,10 @@ The controller is the atoll program, with the embedded API or with kube-apiserve
 on the same machine; requests, storing and watching are in the numbers. *Controllers at work*: two \
 that ask nobody which of them works, and still no address is given twice. *Start*: from the start of \
 the process until it has listed everything and has nothing left to do, the middle of three and \
-between which they are. *CPU*: what the controller took for a start, and what the API took meanwhile, of \
-the cores that they share. *Work*: how often the \
-controller looks at an object when one pod is made, by its own count. *Waits*: from the request for \
-a pod until another client sees its port, while pods are made steadily. A quick run has the embedded \
+between which they are; the API has come to rest before. *CPU*: what the controller took for a start, \
+and what the API took meanwhile, of the cores that they share. *Work*: how often the controller looks \
+at an object when one pod is made, by its own count. *Waits*: from the request for a pod until another \
+client sees its port, while pods are made steadily. A quick run has the embedded \
 API alone, and fewer starts.";
 
 /// What was measured of a cluster of one size.
@@ -273,6 +273,7 @@ fn start_often(
     starts: usize,
 ) -> Result<(Controller, Starts)> {
     let once = || -> Result<(Controller, [f64; 3])> {
+        plane.await_rest()?;
         let (begun, before) = (Instant::now(), plane.cpu_seconds()?);
         let controller = plane.controller(atoll)?;
         controller.wait_until_idle(pods)?;

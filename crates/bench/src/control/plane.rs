@@ -36,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// How long a controller must do nothing to be quiet: longer than anything is put off.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// How much of a core an API takes that is at rest, and how long it may take to come to rest.
+const RESTING: f64 = 0.2;
+const DIGESTION: Duration = Duration::from_secs(30);
+
 /// A cluster's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
@@ -200,6 +204,20 @@ impl Plane {
     /// Seconds of CPU that the API has had.
     pub(super) fn cpu_seconds(&self) -> Result<f64> {
         self.server.cpu_seconds()
+    }
+
+    /// Waits until the API has digested what it was given, for as long as that may take.
+    pub(super) fn await_rest(&self) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < DIGESTION {
+            let (since, before) = (Instant::now(), self.cpu_seconds()?);
+            std::thread::sleep(QUIET);
+            let taken = self.cpu_seconds()? - before;
+            if taken < RESTING * since.elapsed().as_secs_f64() {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use atoll_testkit::Namespace;
+use atoll_testkit::{Namespace, Worker};
 
 use super::objects;
 use super::zone::NAMES as RECORDS;
 use crate::api::Server;
-use crate::pinned::{Ended, cpu_of};
+use crate::pinned::{Ended, cpu_of, tied};
 
 /// The resolver of this house.
 pub(crate) const OURS: &str = "**Atoll**";
@@ -40,7 +40,12 @@ pub(crate) struct Contestant {
 pub(crate) struct Field {
     pub(crate) contestants: Vec<Contestant>,
     _cluster: Option<Server>,
+    /// The servers end with it.
+    _starter: Starter,
 }
+
+/// The thread that starts servers, in their namespace.
+type Starter = Worker<()>;
 
 /// Starts these servers.
 pub(crate) fn all(
@@ -54,8 +59,14 @@ pub(crate) fn all(
     let kubeconfig = cluster.as_ref().map(|cluster| cluster.kubeconfig.as_path());
     let there = Places { serve, folder, kubeconfig };
     let ports = names.iter().copied().zip(5301..);
-    let contestants = ports.map(|(name, port)| start(name, port, &there, space));
-    Ok(Field { contestants: contestants.collect::<Result<_>>()?, _cluster: cluster })
+    let starter = Starter::start(space, || ());
+    let contestants = ports.map(|(name, port)| {
+        let contestant = start(name, port, &there, &starter)?;
+        space.run(|| contestant.wait())?;
+        Ok(contestant)
+    });
+    let contestants = contestants.collect::<Result<_>>()?;
+    Ok(Field { contestants, _cluster: cluster, _starter: starter })
 }
 
 /// A cluster whose services have the names.
@@ -76,23 +87,26 @@ fn start(
     name: &'static str,
     port: u16,
     there: &Places<'_>,
-    space: &Namespace,
+    starter: &Starter,
 ) -> Result<Contestant> {
     let (program, arguments) = command(name, port, there)?;
-    let process = space.run(|| {
-        Command::new("taskset")
+    Ok(Contestant { name, port, process: started(starter, program, arguments)? })
+}
+
+/// A server on its CPU; it ends with the thread that starts it.
+fn started(starter: &Starter, program: String, arguments: Vec<String>) -> Result<Ended> {
+    let process = starter.run(move |()| {
+        let server = tied("taskset")
             .args(["-c", "0"])
             .arg(&program)
             .args(&arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
+            .spawn();
+        server.with_context(|| format!("cannot start {program} {arguments:?}"))
     });
-    let process = process.with_context(|| format!("cannot start {program} {arguments:?}"))?;
-    let contestant = Contestant { name, port, process: Ended(process) };
-    space.run(|| contestant.wait())?;
-    Ok(contestant)
+    process.map(Ended)
 }
 
 /// What starts a server, after its configuration was written.
@@ -255,6 +269,26 @@ impl Contestant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_ends_with_the_thread_that_started_it_and_not_before() {
+        let starter = Starter::start(&Namespace::new(), || ());
+        let mut server = started(&starter, "sleep".into(), vec!["infinity".into()]).unwrap();
+        let name = format!("/proc/{}/comm", server.0.id());
+        let begun = Instant::now();
+        let has_passed = |what: &str| {
+            assert!(begun.elapsed() < READY_WITHIN, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {
+            has_passed("it was not started");
+        }
+        assert_eq!(server.0.try_wait().unwrap(), None, "it runs while the thread does");
+        drop(starter);
+        while server.0.try_wait().unwrap().is_none() {
+            has_passed("it goes on without the thread");
+        }
+    }
 
     #[test]
     fn coredns_has_both_zones_at_the_port_where_it_is_asked() {

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
 use crate::document::Judged;
 use crate::goal::Goal;
-use crate::pinned::Ended;
+use crate::pinned::{Ended, tied};
 use crate::plot::{Line, Plot};
 use crate::sample::Sample;
 use crate::table::Table;
@@ -82,7 +82,7 @@ fn memory(serve: &Path, networks: u64, names: u64) -> Result<u64> {
 }
 
 fn first_line(serve: &Path, arguments: &[&str]) -> Result<(Ended, String)> {
-    let started = Command::new(serve).args(arguments).stdout(Stdio::piped()).spawn();
+    let started = tied(serve).args(arguments).stdout(Stdio::piped()).spawn();
     let mut running = Ended(started.with_context(|| format!("cannot start {}", serve.display()))?);
     let mut line = String::new();
     if let Some(output) = running.0.stdout.take() {

@@ -43,6 +43,9 @@ const POOLS: [(&str, &str); 2] = [("edge", "172.30.0.200/30"), ("exits", "172.30
 /// Where pods and the outside answer, and the port of the services.
 const PORT: u16 = 7000;
 const SERVICE_PORT: u16 = 80;
+/// As many ports of the outside are asked in turns: what leaves by an address has 5433 ports towards
+/// each of them, which one alone would see the end of in eleven seconds.
+const OUTSIDE_PORTS: u16 = 8;
 /// What the outside answers to whom it should see.
 const AS_WANTED: u8 = b'y';
 /// How long the cluster may take to decide.
@@ -54,8 +57,8 @@ pub(super) const NOTES: &str = "\
 stands still. Half a second later, the node and its endpoints are said not to be ready, which \
 Kubernetes does by default when a node's lease was not renewed for 50 s: from then on the time is \
 ours. Datagrams are sent every two milliseconds, each from a port of its own: from outside to a load \
-balancer whose address was at the node, from a pod to the outside by the network's own address, which \
-was at the node, and from a pod to a service with an endpoint on each node. *Decided*: the claim names \
+balancer whose address was at the node, from a pod to eight ports outside in turns by the network's own \
+address, which was at the node, and from a pod to a service with an endpoint on each node. *Decided*: the claim names \
 another node. *Passes*: from then on every datagram is answered, by whom it should be, as whom it \
 should be. The goal is a second for the slowest.";
 
@@ -161,7 +164,8 @@ impl Scene<'_> {
         let pods = pods.iter().map(|pod| lab.inside(pod)).collect::<Result<Vec<_>>>()?;
         let outside = lab.outside();
         let is_exit = |from: IpAddr| if from == IpAddr::V4(EXIT) { AS_WANTED } else { b'n' };
-        let mut answers = vec![Answers::start(&outside, PORT, is_exit)?];
+        let answer = |target: SocketAddr| Answers::start(&outside, target.port(), is_exit);
+        let mut answers = outside_targets().into_iter().map(answer).collect::<Result<Vec<_>>>()?;
         for (number, pod) in pods.iter().enumerate() {
             let word = word(number);
             answers.push(Answers::start(pod, PORT, move |_| word)?);
@@ -207,8 +211,7 @@ impl Scene<'_> {
         let claim = claim_of(EXIT.into());
         let dying = self.holder(&claim, |_| true)?;
         let wanted = |answer: Option<u8>| answer == Some(AS_WANTED);
-        let target = SocketAddr::new(OUTSIDE.into(), PORT);
-        let exit = Volley::start(&self.pods[living(dying)[0]], target);
+        let exit = Volley::in_turns(&self.pods[living(dying)[0]], outside_targets());
         exit.settles(Instant::now(), wanted)?;
         let death = self.kill(dying)?;
         let since = self.say(dying, false)?;
@@ -289,6 +292,11 @@ impl Drop for Death<'_> {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+/// Where the outside answers.
+fn outside_targets() -> Vec<SocketAddr> {
+    (PORT..PORT + OUTSIDE_PORTS).map(|port| SocketAddr::new(OUTSIDE.into(), port)).collect()
 }
 
 /// The word of the pod on a node.
