@@ -91,13 +91,15 @@ pub(crate) struct Seen {
 impl Seen {
     /// Takes in a change. One of a network that has left is passed over.
     pub(crate) fn absorb(&mut self, change: Change) {
-        let moves_networks = change.moves_networks();
+        let (moves_networks, moves_exports) = (change.moves_networks(), change.moves_exports());
         self.take_in(change);
         if moves_networks {
             self.follow_networks();
         }
-        let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
-        self.targets.retain(|service, _| exports.contains(service));
+        if moves_exports {
+            let exports: BTreeSet<ServiceName> = self.exported().into_keys().cloned().collect();
+            self.targets.retain(|service, _| exports.contains(service));
+        }
     }
 
     fn take_in(&mut self, change: Change) {

@@ -116,4 +116,13 @@ impl Change {
                 | Change::Outlet(..)
         )
     }
+
+    /// Whether it can change which services of the cluster's own tenants may call, or who is known to
+    /// stand behind them.
+    pub(super) fn moves_exports(&self) -> bool {
+        matches!(
+            self,
+            Change::Exports(_) | Change::Api(_) | Change::Namespaces(_) | Change::Targets(..)
+        )
+    }
 }

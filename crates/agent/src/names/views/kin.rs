@@ -1,8 +1,8 @@
 //! Names of services of a tenant's other networks: those that have a VIP, which leads there from here.
 //!
 //! The rules of this file: a name of another network stands for its VIP and nothing else, since nothing
-//! else of that network can be reached; and a network that is shared with other tenants neither gives
-//! names to others nor has theirs.
+//! else of that network can be reached; a network that is shared with other tenants neither gives
+//! names to others nor has theirs; and a change costs what changed, however many services there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::{Network, Views};
 use crate::seen::{Delta, Quarter, Scope};
 
 /// The services with a VIP of each namespace, once it was listed.
-pub(super) type Vips = BTreeMap<Quarter, Option<BTreeMap<String, Service>>>;
+pub(super) type Vips = BTreeMap<Quarter, Option<Named>>;
 
 /// What was seen of the namespaces of other networks.
 #[derive(Debug, Default)]
@@ -42,27 +42,62 @@ impl Views {
     /// Takes in what a namespace says of its services; who sees it has other names then.
     pub(super) fn absorb_fronts(&mut self, quarter: &Quarter, delta: &Delta<String, ServiceFront>) {
         let Some(known) = self.vips.get_mut(quarter) else { return };
-        let before = known.clone().unwrap_or_default();
-        match (delta, &mut *known) {
-            (Delta::All(all), known) => {
-                let vips = all.iter().filter_map(|(name, it)| named(&quarter.1, name, it));
-                *known = Some(vips.collect());
-            }
-            (Delta::Put(name, front), Some(known)) => {
-                known.remove(name);
-                known.extend(named(&quarter.1, name, front));
-            }
-            (Delta::Gone(name), Some(known)) => drop(known.remove(name)),
-            (Delta::Put(..) | Delta::Gone(_), None) => return,
+        let news = take_in(known, &quarter.1, delta);
+        // A list is news by itself: somebody may have waited for it.
+        if news.is_empty() && !matches!(delta, Delta::All(_)) {
+            return;
         }
-        let after = known.clone().unwrap_or_default();
-        for (name, network) in &mut self.networks {
+        let tenant = quarter.0.split_inclusive('.').next().unwrap_or_default();
+        let networks = self.networks.range_mut(tenant.to_owned()..);
+        for (name, network) in networks.take_while(|(name, _)| name.starts_with(tenant)) {
             if network.neighbours.seen.contains(quarter) {
-                network.name_others(&before, &after);
+                network.hear_of_others(&news);
                 self.touched.insert(name.clone());
             }
         }
     }
+}
+
+/// The services with a VIP of one namespace.
+type Named = BTreeMap<String, Service>;
+
+/// Takes in what a namespace says, and tells what is otherwise than before.
+fn take_in(
+    known: &mut Option<Named>,
+    namespace: &str,
+    delta: &Delta<String, ServiceFront>,
+) -> Vec<Fact> {
+    match (delta, known) {
+        (Delta::All(all), known) => {
+            let vip =
+                |(name, front): (&String, _)| Some((name.clone(), named(namespace, name, front)?));
+            let after: Named = all.iter().filter_map(vip).collect();
+            let news = difference(known.as_ref().unwrap_or(&Named::new()), &after);
+            *known = Some(after);
+            news
+        }
+        (Delta::Put(name, front), Some(known)) => {
+            exchange(known, name, named(namespace, name, front)).into_iter().collect()
+        }
+        (Delta::Gone(name), Some(known)) => exchange(known, name, None).into_iter().collect(),
+        (Delta::Put(..) | Delta::Gone(_), None) => vec![],
+    }
+}
+
+/// Has this under a name instead of what was there, where it is another.
+fn exchange(known: &mut Named, name: &str, after: Option<Service>) -> Option<Fact> {
+    let before = known.remove(name);
+    known.extend(after.iter().map(|service| (name.to_owned(), service.clone())));
+    let key = before.as_ref().or(after.as_ref())?.key.clone();
+    (before != after).then_some(Fact::Service(key, after))
+}
+
+/// What makes one of the other.
+fn difference(before: &Named, after: &Named) -> Vec<Fact> {
+    let gone = before.iter().filter(|(name, _)| !after.contains_key(*name));
+    let gone = gone.map(|(_, service)| Fact::Service(service.key.clone(), None));
+    let put = after.iter().filter(|(name, it)| before.get(*name) != Some(it));
+    gone.chain(put.map(|(_, it)| Fact::Service(it.key.clone(), Some(it.clone())))).collect()
 }
 
 impl Network {
@@ -85,30 +120,22 @@ impl Network {
             }
         }
         for joined in quarters.difference(&former) {
-            let after = vips.get(joined).cloned().flatten().unwrap_or_default();
-            self.name_others(&BTreeMap::new(), &after);
+            let there = vips.get(joined).and_then(Option::as_ref);
+            there.iter().for_each(|there| self.hear_of_others(&difference(&Named::new(), there)));
         }
     }
 
-    /// The names of a namespace of another network are these instead of those.
-    fn name_others(
-        &mut self,
-        before: &BTreeMap<String, Service>,
-        after: &BTreeMap<String, Service>,
-    ) {
-        let gone = before.iter().filter(|(name, _)| !after.contains_key(*name));
-        let gone = gone.map(|(_, service)| Fact::Service(service.key.clone(), None));
-        let put = after.iter().filter(|(name, it)| before.get(*name) != Some(it));
-        let put = put.map(|(_, it)| Fact::Service(it.key.clone(), Some(it.clone())));
-        for fact in gone.chain(put) {
+    /// Names of other networks are otherwise than before.
+    fn hear_of_others(&mut self, news: &[Fact]) {
+        for fact in news {
             self.is_changed = true;
-            self.learn(fact);
+            self.learn(fact.clone());
         }
     }
 }
 
 /// What the name of a service stands for in other networks; none where it has no VIP.
-fn named(namespace: &str, name: &str, front: &ServiceFront) -> Option<(String, Service)> {
+fn named(namespace: &str, name: &str, front: &ServiceFront) -> Option<Service> {
     let vips = front.addresses.iter().filter(|(_, rank)| **rank == Rank::Vip);
     let addresses: Vec<_> = vips.map(|(ip, _)| *ip).collect();
     let ports = front.ports.iter().filter_map(|port| {
@@ -117,7 +144,7 @@ fn named(namespace: &str, name: &str, front: &ServiceFront) -> Option<(String, S
     });
     let backing = Backing::Vip { addresses: addresses.clone(), ports: ports.collect() };
     let key: ServiceKey = service_key(namespace, name)?;
-    (!addresses.is_empty()).then(|| (name.to_owned(), Service { key, backing }))
+    (!addresses.is_empty()).then_some(Service { key, backing })
 }
 
 #[cfg(test)]
@@ -189,6 +216,23 @@ mod tests {
         let mut views = views(&[FRONT, BACK, OTHER]);
         tell(&mut views, front(&json!({"metadata": {}})));
         assert!(!has(&views, FRONT, WEB), "its ClusterIP leads nowhere from there");
+    }
+
+    #[test]
+    fn a_change_is_one_word_to_others_however_many_services_there_are() {
+        let [vip, none] = [json!({}), json!({"metadata": {}})].map(|more| front(&more));
+        let mut known = None;
+        let mut news = |delta| take_in(&mut known, "store", &delta).len();
+        assert_eq!(news(Delta::Put("early".into(), vip.clone())), 0, "it is listed first");
+        let all = (0..100).map(|number| (format!("web-{number}"), vip.clone()));
+        assert_eq!(news(Delta::All(all.collect())), 100);
+        assert_eq!(news(Delta::Put("web-7".into(), vip.clone())), 0, "it is as it was");
+        assert_eq!(news(Delta::Put("web-7".into(), none.clone())), 1);
+        assert_eq!(news(Delta::Put("web-7".into(), none)), 0, "it has no name to lose");
+        assert_eq!(news(Delta::Put("web-7".into(), vip.clone())), 1);
+        assert_eq!(news(Delta::Gone("web-8".into())), 1);
+        assert_eq!(news(Delta::Gone("web-8".into())), 0);
+        assert_eq!(news(Delta::All([("web-7".to_owned(), vip)].into())), 98);
     }
 
     #[test]
