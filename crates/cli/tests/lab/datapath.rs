@@ -171,14 +171,14 @@ fn honest_questions_for_an_address_are_answered_by_the_gateway_and_heard_by_nobo
     }
 }
 
-fn udp(player: &Player, ip: IpAddr) -> UdpSocket {
+pub(crate) fn udp(player: &Player, ip: IpAddr) -> UdpSocket {
     let socket = player.namespace.run(|| UdpSocket::bind((ip, 0)).unwrap());
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket
 }
 
 /// Has a datagram arrive, sent again where a busy machine lost it.
-fn arrives(from: &UdpSocket, to: &UdpSocket, content: &[u8]) {
+pub(crate) fn arrives(from: &UdpSocket, to: &UdpSocket, content: &[u8]) {
     let mut room = vec![0; 1 << 16];
     eventually("the datagram arrives", || {
         from.send_to(content, to.local_addr().unwrap()).unwrap();

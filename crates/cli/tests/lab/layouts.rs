@@ -5,16 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use atoll_abi::LAYOUT_VERSION;
-use atoll_datapath::DropReason;
-use atoll_testkit::eventually;
-use atoll_testkit::load::Load;
 use atoll_testkit::pinned::{self, FORMER_LAYOUT, layout};
 use serde_json::json;
 
 use crate::documents::{nics, pod, yaml};
-use crate::exchanged::{Shelf, party};
+use crate::exchanged::{Shelf, nothing_is_lost_or_leaks_while};
 use crate::fixture::{Lab, await_condition, state_dir};
-use crate::threats::{NODES, Stage, assert_silence};
+use crate::threats::{NODES, Stage};
 
 /// Of the condition that says whether a node is ready.
 const READY: &str = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
@@ -45,24 +42,6 @@ impl Scene {
 
     fn await_ready(&self, node: &str, ready: &str) {
         self.stage.lab.eventually(&["get", "node", node, "-o", READY], |said| said == ready);
-    }
-
-    /// Pods talk and forge while this happens: nothing is lost, nothing leaks, and every counter goes on.
-    fn nothing_is_lost_or_leaks_while(&self, disturb: impl FnOnce()) {
-        let stage = &self.stage;
-        let counted =
-            || stage.dropped("node1", Some("globex.default"), DropReason::SpoofedAddress.name());
-        let (before, unheard) = (counted(), stage.twin.packets());
-        let load = Load {
-            sender: party(&stage.near),
-            receiver: party(&stage.far),
-            forger: party(&stage.foreign),
-        };
-        let sent = load.goes_on_while(disturb);
-        assert_silence(&unheard, "maps are changed");
-        eventually(&format!("all {} forged packets are counted", sent.forged), || {
-            (counted() >= before + sent.forged).then_some(())
-        });
     }
 
     /// What a node's agents have said.
@@ -97,7 +76,7 @@ impl Scene {
 #[test]
 fn the_maps_of_the_version_before_are_taken_over_on_three_nodes_under_load_and_nothing_is_lost() {
     let scene = Scene::set();
-    scene.nothing_is_lost_or_leaks_while(|| {
+    nothing_is_lost_or_leaks_while(&scene.stage, || {
         for node in NODES {
             scene.changed_meanwhile(node, pinned::turn_back);
             let root = scene.stage.lab.pins(node);
@@ -117,7 +96,7 @@ fn maps_of_an_unknown_layout_are_refused_under_load_and_the_node_serves_again_wh
     let scene = Scene::set();
     let lab = &scene.stage.lab;
     let late = pod("acme/late", "node1", &json!({}), &nics("default", 9));
-    scene.nothing_is_lost_or_leaks_while(|| {
+    nothing_is_lost_or_leaks_while(&scene.stage, || {
         for version in [LAYOUT_VERSION + 1, FORMER_LAYOUT - 1] {
             scene.is_refused("node1", version);
             lab.reach("acme/near", "tcp", "10.0.0.7:8080").good();

@@ -1,12 +1,12 @@
 //! Three nodes that meet over IPv6: tunnel packets go by it alone, pods of both families talk, have what its
 //! longer header leaves, and stay apart as they do over IPv4.
 
-use std::net::{IpAddr, UdpSocket};
-use std::time::Duration;
+use std::net::UdpSocket;
 
 use atoll_testkit::forge::IP;
-use atoll_testkit::{Hears, Namespace, PacketSocket, eventually};
+use atoll_testkit::{Namespace, PacketSocket, eventually};
 
+use crate::datapath::{arrives, udp};
 use crate::fixture::Lab;
 use crate::isolation::everybody_reaches_its_own_alone;
 use crate::repair::{fill_with_both_tenants, pods_follow_and_what_is_too_big_is_answered};
@@ -62,22 +62,6 @@ fn pods_have_what_the_header_of_ipv6_leaves_and_what_is_too_big_is_answered() {
         }
     }
     pods_follow_and_what_is_too_big_is_answered(&lab, HEADER);
-}
-
-fn udp(player: &Player, ip: IpAddr) -> UdpSocket {
-    let socket = player.namespace.run(|| UdpSocket::bind((ip, 0)).unwrap());
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    socket
-}
-
-/// Has a datagram arrive, sent again where a busy machine lost it.
-fn arrives(from: &UdpSocket, to: &UdpSocket, content: &[u8]) {
-    let mut room = vec![0; 1 << 16];
-    eventually("the datagram arrives", || {
-        from.send_to(content, to.local_addr().unwrap()).unwrap();
-        let length = to.hear(&mut room).ok()?;
-        (&room[..length] == content).then_some(())
-    });
 }
 
 #[test]
