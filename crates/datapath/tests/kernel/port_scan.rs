@@ -179,6 +179,8 @@ fn only_doors_answer(egress: Option<Egress>) {
         scan.gather();
         doors.is_subset(&scan.answers).then_some(())
     });
+    // Its last words of the connection before may come late; it is not the node.
+    scan.answers.remove(&at);
     assert_eq!(scan.answers, doors);
 }
 
