@@ -88,6 +88,15 @@ mod tests {
         opened.err().expect("somebody is there").to_string()
     }
 
+    /// Somebody's socket of UDP, at a port that nobody has over TCP.
+    fn stranger() -> UdpSocket {
+        let half_taken = || {
+            let free = TcpListener::bind(ANYWHERE).unwrap();
+            UdpSocket::bind(free.local_addr().unwrap()).ok()
+        };
+        std::iter::repeat_with(half_taken).flatten().next().unwrap()
+    }
+
     #[test]
     fn all_sockets_of_an_address_have_one_port() {
         let ears = Ears::open(ANYWHERE, 2).unwrap();
@@ -101,13 +110,13 @@ mod tests {
         let ears = Ears::open(ANYWHERE, 1).unwrap();
         let taken = ears.connections.local_addr().unwrap();
         assert!(refusal(Ears::open(taken, 1)).contains("over TCP"));
-        let stranger = UdpSocket::bind(ANYWHERE).unwrap();
+        let stranger = stranger();
         assert!(refusal(Ears::open(stranger.local_addr().unwrap(), 1)).contains("over UDP"));
     }
 
     #[test]
     fn a_port_that_was_left_open_and_is_half_taken_is_left_for_another() {
-        let stranger = UdpSocket::bind(ANYWHERE).unwrap();
+        let stranger = stranger();
         let half_taken = stranger.local_addr().unwrap();
         let mut candidates = [half_taken, half_taken, ANYWHERE].into_iter();
         let ears = until_free(|| Ears::open_once(candidates.next().unwrap(), 1)).unwrap();

@@ -176,9 +176,10 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let inside = runtime.enter();
-        for listener in &self.listeners {
+        for (listener, address) in self.listeners.iter().zip(self.addresses()) {
+            let fail = |source| ServerError::Listen { address, over: "TCP", source };
             let listener = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
-            runtime.spawn(tcp::run(self.shared.clone(), listener.map_err(ServerError::Thread)?));
+            runtime.spawn(tcp::run(self.shared.clone(), listener.map_err(fail)?));
         }
         drop(inside);
         runtime.spawn(slow::run(self.shared.clone(), jobs));
